@@ -1,0 +1,162 @@
+"""What the plugins of a worker give one another: one protocol for each capability.
+
+A plugin's runtime entry is a function `start(context) -> provider`. The provider object
+serves every capability that its plugin.toml `provides`; it may have `stop()`, called once,
+in reverse order of starting. It reaches others only through `context.provider(capability)`,
+and only for the capabilities that its plugin.toml `requires`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from pih_runtime.plan import Plan
+from pih_runtime.step import Sampling, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a plugin is given at start.
+
+    root: the bundle's /pih. settings: this plugin's own settings, from the lock.
+    lock: the whole lock as parsed. log: one line for operators. ready: is the worker serving?
+    listen: 'HOST:PORT' or 'unix:PATH'. fail: end the worker with this first cause (any thread).
+    """
+
+    root: Path
+    settings: Mapping[str, Any]
+    lock: Mapping[str, Any]
+    listen: str
+    provider: Callable[[str], Any]
+    log: Callable[[str], None]
+    ready: Callable[[], bool]
+    fail: Callable[[BaseException], None]
+
+
+class Host(Protocol):
+    """platform.host: what this machine is, against what the lock asks."""
+
+    threads: int  # threads to compute with: the lock's, at most the CPUs this process may use
+    memory_bytes: int  # what the process may use: the cgroup's limit or the machine's memory
+    isa: frozenset[str]  # the ISA levels this CPU has, e.g. {'x86-64-v3', ...}
+
+
+class Weights(Protocol):
+    """storage.weights: verified, memory-mapped tensors by name."""
+
+    def tensor(self, name: str) -> memoryview:
+        """The bytes of one tensor; valid until stop."""
+
+
+class Backend(Protocol):
+    """backend.device: owns buffers and caches, runs the plan with its kernel pack."""
+
+    plan: Plan
+
+    def submit(self, step: Step) -> object:
+        """Start a step; at most two are in flight. Raises WorkerError past the plan's limits."""
+
+    def wait(self, ticket: object) -> list[int]:
+        """The sampled id of each wanted row, in order."""
+
+    def logits(self) -> list[memoryview]:
+        """Logits of the wanted rows of the last finished step, each [V] float32."""
+
+
+class Pool(Protocol):
+    """memory.pages: which cache pages belong to which sequence, with prefix reuse."""
+
+    page_size: int
+    pages_total: int
+
+    def pages_free(self) -> int: ...
+
+    def begin(self, key: int, ids: Sequence[int]) -> int:
+        """Open sequence `key`; returns how many leading ids are already in the cache (reused, whole pages, < len(ids))."""
+
+    def grow(self, key: int, length: int) -> bool:
+        """Give the sequence pages for `length` positions in all; False (and nothing taken) where there are too few."""
+
+    def pages(self, key: int) -> Sequence[int]: ...
+
+    def computed(self, key: int, ids: Sequence[int]) -> None:
+        """These ids (all from position 0) are now in the cache: full pages become reusable by others."""
+
+    def end(self, key: int) -> None: ...
+
+
+class TokenStream(Protocol):
+    """Turns ids into text piece by piece; holds back what is not yet whole UTF-8."""
+
+    def push(self, token: int) -> str: ...
+
+    def flush(self) -> str: ...
+
+
+class Text(Protocol):
+    """model.text: tokenizer and chat template."""
+
+    stop_ids: frozenset[int]  # ids that end a generation
+    defaults: Mapping[str, Any]  # generation defaults of the model: temperature, top_p, top_k
+
+    def encode(self, text: str) -> list[int]: ...
+
+    def stream(self) -> TokenStream: ...
+
+    def chat(self, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> list[int]:
+        """Ids of the prompt; raises ValueError with the template's own words where it refuses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One generation. max_tokens counts new ids. seed and position define each draw."""
+
+    prompt: tuple[int, ...]
+    max_tokens: int
+    sampling: Sampling
+    stop_ids: frozenset[int]
+    stop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of an answer. finish: '' while it goes on, then 'stop' or 'length'; `tokens` counts new ids so far."""
+
+    text: str
+    tokens: int
+    cached: int
+    finish: str = ""
+
+
+class Engine(Protocol):
+    """execution.engine: continuous batching over one backend."""
+
+    context: int  # positions of one sequence: prompt + new ids
+
+    def generate(self, request: Request, deliver: Callable[[Piece], None]) -> Callable[[], None]:
+        """Queue a request; `deliver` is called from the engine's thread. Returns the function that cancels it.
+
+        Raises ValueError for a prompt that does not fit the context, WorkerError while draining.
+        """
+
+    def metrics(self) -> Iterator[tuple[str, str, str, float]]:
+        """(name, 'counter' | 'gauge', help, value)."""
+
+    def drain(self) -> None:
+        """Accept nothing more and return when all running requests have ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    status: int
+    media_type: str
+    body: bytes
+
+
+class Http(Protocol):
+    """surface.http: the server; others may add a page to it."""
+
+    def route(self, path: str, answer: Callable[[], Reply]) -> None: ...

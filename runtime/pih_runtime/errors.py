@@ -1,0 +1,56 @@
+"""One class for each way to fail, with its documented exit code.
+
+Why here: the worker in a bundle and the build-time program share the codes, and
+this package is the lowest layer. A message says what is wrong, where, and what to do.
+"""
+
+from __future__ import annotations
+
+
+class PihError(Exception):
+    """A failure that its user can understand and act on; shown without a traceback."""
+
+    exit_code = 9
+
+    def __init__(self, what: str, *, where: str = "", fix: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.fix = fix
+
+    def __str__(self) -> str:
+        place = f"{self.where}: " if self.where else ""
+        cure = f"\n  to fix: {self.fix}" if self.fix else ""
+        return f"{place}{self.what}{cure}"
+
+
+class UsageError(PihError):
+    exit_code = 2
+
+
+class ProfileError(PihError):
+    exit_code = 3
+
+
+class ResolutionError(PihError):
+    exit_code = 4
+
+
+class LockError(PihError):
+    exit_code = 5
+
+
+class FetchError(PihError):
+    exit_code = 6
+
+
+class BuildError(PihError):
+    exit_code = 7
+
+
+class SealError(PihError):
+    exit_code = 8
+
+
+class WorkerError(PihError):
+    exit_code = 9
