@@ -1,0 +1,5 @@
+"""`python -m pih`: the command line."""
+
+from pih.cli import main
+
+main()

@@ -1,0 +1,69 @@
+"""The command line: one module for each command group; nothing imports this package.
+
+A command's module is imported when it is called, so that `pih build` on an unchanged tree
+does not wait for what `pih run` needs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from pih_runtime.errors import PihError
+
+COMMANDS = {
+    "lock": "resolve a profile into its lock",
+    "build": "build the sealed image of a profile",
+    "run": "answer one prompt with the built image",
+    "serve": "serve the built image's OpenAI-compatible API",
+    "inspect": "show what is in a bundle, and why",
+    "fetch": "download a lock's artifacts into the store",
+    "store": "look at and fill the artifact store",
+    "weights": "pack weights that are delivered separately",
+    "doctor": "say what this host can build and run",
+}
+
+
+class _Commands(click.Group):
+    """Commands by name, their modules imported on use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"pih.cli.{cmd_name}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name=None, version="0.1.0", prog_name="pih")
+def pih() -> None:
+    """Compile one deployment of a language model into one sealed OCI image.
+
+    \b
+    Example:
+      pih build --profile profiles/smollm2-cpu.toml
+      pih run --profile profiles/smollm2-cpu.toml --prompt "What is the capital of France?"
+
+    Exit codes: 2 usage, 3 profile, 4 resolution, 5 lock, 6 fetch, 7 build, 8 seal or verify, 9 runtime.
+    """
+
+
+def main() -> None:
+    """Run the command line; a PihError becomes its message on stderr and its exit code."""
+    try:
+        pih(prog_name="pih")
+    except PihError as error:
+        sys.stderr.write(f"pih: error: {error}\n")
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        sys.exit(141)  # the reader of our output went away, as SIGPIPE would say

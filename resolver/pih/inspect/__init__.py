@@ -1,0 +1,1 @@
+"""What is there: the host (doctor) and bundles (inspect). Reads, decides nothing."""

