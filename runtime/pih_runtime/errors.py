@@ -25,32 +25,48 @@ class PihError(Exception):
 
 
 class UsageError(PihError):
+    """The command line: an unknown option, a value that is not possible."""
+
     exit_code = 2
 
 
 class ProfileError(PihError):
+    """The profile: a key, type or value that is not right."""
+
     exit_code = 3
 
 
 class ResolutionError(PihError):
+    """The resolver: no set of plugins, kernels and memory answers the profile."""
+
     exit_code = 4
 
 
 class LockError(PihError):
+    """The lock: malformed, or not of this profile and catalog."""
+
     exit_code = 5
 
 
 class FetchError(PihError):
+    """An artifact that could not be had, or whose digest is not the locked one."""
+
     exit_code = 6
 
 
 class BuildError(PihError):
+    """A build step."""
+
     exit_code = 7
 
 
 class SealError(PihError):
+    """A bundle whose bytes are not what it says."""
+
     exit_code = 8
 
 
 class WorkerError(PihError):
+    """The worker or the engine that runs it."""
+
     exit_code = 9
