@@ -1,0 +1,103 @@
+"""The Deployment Profile: reading intent from TOML. A profile is untrusted input.
+
+May import `profile_schema`, `sources`, `structure`, `toml_lines`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import attrs
+
+from pih.profile_schema import Intent, check_together
+from pih.structure import Path as Keys
+from pih.structure import StructureError, ValueRefused, dotted, show, structure, unstructure
+from pih.toml_lines import key_lines, line_of
+from pih_runtime.errors import ProfileError
+
+_MAX_BYTES = 1 << 20
+
+
+@attrs.frozen
+class Profile:
+    """An intent with its file: `path` as the user gave it, `lines` for reasons, `sha256` of its canonical form."""
+
+    path: Path
+    intent: Intent
+    lines: dict[Keys, int]
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        return self.intent.deployment.name
+
+    @property
+    def native(self) -> bool:
+        """Does it name the host's instruction set? Its lock then holds for hosts like this one only."""
+        return self.intent.target.isa == "native"
+
+    def file(self, root: Path) -> str:
+        """The profile's path as locks and reasons show it: relative to the source tree, else its bare name."""
+        path = self.path.resolve()
+        return path.relative_to(root.resolve()).as_posix() if path.is_relative_to(root.resolve()) else path.name
+
+    def reason(self, root: Path, section: str, key: str) -> str:
+        """`profiles/x.toml:12 model.plugin = "llama"`: the line that asks for something."""
+        value = show(getattr(getattr(self.intent, section), key))
+        written = (section, key) in self.lines
+        note = "" if written else " (default)"
+        return f"{self.file(root)}:{line_of(self.lines, (section, key))} {section}.{key} = {value}{note}"
+
+
+def load(path: Path) -> Profile:
+    """Read and check a profile; raises ProfileError with file, line, key, what is allowed."""
+    try:
+        raw = path.read_bytes()
+    except OSError as problem:
+        raise ProfileError(
+            f"cannot read the profile: {problem.strerror}", where=str(path), fix="give the path of a profile (TOML)"
+        ) from problem
+    if len(raw) > _MAX_BYTES:
+        raise ProfileError(f"{len(raw)} bytes is too large for a profile", where=str(path), fix="give the path of a profile (TOML)")
+    return parse(raw, path)
+
+
+def parse(raw: bytes, path: Path) -> Profile:
+    """The profile in `raw`; `path` is its place in messages and the base of its relative sources."""
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as problem:
+        line = raw.count(b"\n", 0, problem.start) + 1
+        raise ProfileError("not UTF-8", where=f"{path}:{line}", fix="save the file as UTF-8") from problem
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as problem:
+        found = re.search(r"\(at line (\d+), column \d+\)", str(problem))
+        line = int(found[1]) if found else text.count("\n") + 1
+        what = re.sub(r" \(at .*\)$", "", str(problem))
+        raise ProfileError(f"not TOML: {what}", where=f"{path}:{line}", fix="correct the syntax of this line") from problem
+    except RecursionError as problem:
+        raise ProfileError("nested too deeply", where=str(path), fix="a profile has tables with plain values only") from problem
+    lines = key_lines(text)
+    try:
+        intent = structure(data, Intent)
+        check_together(intent)
+    except StructureError as failure:
+        first = min(failure.problems, key=lambda problem: (problem.what != "unknown key", line_of(lines, problem.path)))
+        raise _refused(path, lines, first.path, first.what, first.fix) from failure
+    except ValueRefused as refused:
+        raise _refused(path, lines, tuple(refused.key.split(".")), refused.what, refused.fix) from refused
+    return Profile(path=path, intent=intent, lines=lines, sha256=_digest(intent))
+
+
+def _refused(path: Path, lines: dict[Keys, int], keys: Keys, what: str, fix: str) -> ProfileError:
+    return ProfileError(f"{dotted(keys)}: {what}", where=f"{path}:{line_of(lines, keys)}", fix=fix)
+
+
+def _digest(intent: Intent) -> str:
+    canonical = json.dumps(unstructure(intent), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()

