@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from pih_runtime.plan import Plan
 from pih_runtime.step import Sampling, Step
 
+ABI = 1  # of these protocols; a plugin.toml names the one that its plugin is written to
 
 @dataclass(frozen=True, slots=True)
 class Context:
@@ -123,7 +124,10 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of an answer. finish: '' while it goes on, then 'stop' or 'length'; `tokens` counts new ids so far."""
+    """A part of an answer. finish: '' while it goes on, then 'stop', 'length' or 'error'.
+
+    tokens: new ids so far. cached: ids of the prompt that were already in the cache. With 'error', `text` says why the answer ends here.
+    """
 
     text: str
     tokens: int
