@@ -65,7 +65,8 @@ class Weight:
     """A tensor of the packed weights file, by name; logical shape, storage format and layout.
 
     format: f32, bf16, q4_1, q8_0. layout: 'rows' (as the format stores it, row by row) or
-    a pack's own, e.g. 'tile16'. nbytes is the length in the file.
+    a pack's own, e.g. 'tile16'. nbytes is the length in the file. sources: the checkpoint's
+    tensors whose rows it stacks; a constant that the lowering computed has its values instead.
     """
 
     name: str
@@ -73,6 +74,8 @@ class Weight:
     format: str
     layout: str
     nbytes: int
+    sources: tuple[str, ...] = ()
+    values: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +156,7 @@ def from_json(text: str | bytes, where: str = "plan.json") -> Plan:
             arena_bytes=data["arena_bytes"],
             buffers=tuple(Buffer(**item) for item in data["buffers"]),
             caches=tuple(Cache(**item) for item in data["caches"]),
-            weights=tuple(Weight(**{**item, "shape": tuple(item["shape"])}) for item in data["weights"]),
+            weights=tuple(_weight(item) for item in data["weights"]),
             calls=tuple(
                 Call(item["op"], item["symbol"], tuple(Operand(**o) for o in item["operands"]), item["attrs"])
                 for item in data["calls"]
@@ -163,6 +166,11 @@ def from_json(text: str | bytes, where: str = "plan.json") -> Plan:
         raise WorkerError(f"not a plan: {problem!r}", where=where, fix="build the bundle again") from problem
     check(plan, where)
     return plan
+
+
+def _weight(item: dict[str, Any]) -> Weight:
+    lists = {key: tuple(item.get(key, ())) for key in ("shape", "sources", "values")}
+    return Weight(**{**item, **lists})
 
 
 def check(plan: Plan, where: str = "plan") -> None:

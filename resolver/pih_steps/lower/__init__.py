@@ -1,0 +1,96 @@
+"""Lowering: a checkpoint's config and tensor table, through a model plugin's graph, to a plan for one kernel pack.
+
+Used by `pih lock` (bindings and budget come from the plan) and by the `plan` step, which must find the same plan.
+What is exported here is what model plugins, the steps and the resolver may use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from pih_runtime.errors import ResolutionError
+from pih_runtime.plan import Cache, Limits, Plan, Weight, check, to_json
+from pih_steps.lower.bind import Binding, Form, bind
+from pih_steps.lower.checkpoint import Checkpoint, Tensor
+from pih_steps.lower.config import attention_heads, check_context, expect, inv_freq, real, rope_theta, whole
+from pih_steps.lower.formats import tensor_bytes
+from pih_steps.lower.fuse import accumulate, merge_linears, merge_ropes
+from pih_steps.lower.graph import Builder, Graph, Parameter
+from pih_steps.lower.memory import plan_buffers
+from pih_steps.lower.report import Report, parse_report, read_report
+
+__all__ = [
+    "Binding",
+    "Builder",
+    "Checkpoint",
+    "Graph",
+    "GraphFunction",
+    "Lowered",
+    "Report",
+    "Tensor",
+    "attention_heads",
+    "check_context",
+    "expect",
+    "inv_freq",
+    "lower",
+    "parse_report",
+    "plan_sha256",
+    "read_report",
+    "real",
+    "rope_theta",
+    "whole",
+]
+
+GraphFunction = Callable[[Mapping[str, Any], Mapping[str, Tensor], Limits], Graph]
+
+PAGE_SIZE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """The plan, and the kernels that it calls, by symbol."""
+
+    plan: Plan
+    bindings: tuple[Binding, ...]
+
+
+def lower(
+    checkpoint: Checkpoint,
+    graph_function: GraphFunction,
+    report: Report,
+    limits: Limits,
+    kv_dtype: str = "bf16",
+    page_size: int = PAGE_SIZE,
+) -> Lowered:
+    """Lower a model for one deployment; the same inputs give the same plan, byte for byte."""
+    if kv_dtype not in ("bf16", "f32"):
+        raise ResolutionError(f"kv_dtype {kv_dtype!r}", where="limits.kv_dtype", fix="one of bf16, f32")
+    if min(limits.tokens, limits.seqs, limits.context, page_size) < 1 or limits.tokens < limits.seqs:
+        raise ResolutionError(
+            f"limits tokens {limits.tokens}, seqs {limits.seqs}, context {limits.context}",
+            where="limits",
+            fix="all at least 1, and tokens at least seqs: each sequence decodes one token a step",
+        )
+    graph = graph_function(checkpoint.config, checkpoint.tensors, limits)
+    graph = merge_ropes(accumulate(merge_linears(graph, report)))
+    pages = limits.seqs * -(-limits.context // page_size)
+    caches = tuple(Cache(c.name, c.layers, c.kv_heads, c.head_dim, page_size, pages, kv_dtype) for c in graph.caches)
+    bound = bind(graph, report, {cache.name: cache for cache in caches})
+    buffers, calls, arena = plan_buffers(bound.calls, bound.values, limits)
+    weights = tuple(_weight(name, graph.parameters[name], form) for name, form in bound.forms.items())
+    plan = Plan(graph.model, limits, graph.vocab, arena, buffers, caches, weights, calls)
+    check(plan)
+    return Lowered(plan, bound.bindings)
+
+
+def plan_sha256(plan: Plan) -> str:
+    """The plan's identity: sha256 of its JSON."""
+    return sha256(to_json(plan).encode()).hexdigest()
+
+
+def _weight(name: str, parameter: Parameter, form: Form) -> Weight:
+    nbytes = tensor_bytes(form.format, parameter.shape, name)
+    return Weight(name, parameter.shape, form.format, form.layout, nbytes, parameter.sources, parameter.values)

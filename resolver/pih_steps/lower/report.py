@@ -1,0 +1,97 @@
+"""A kernel pack's capability report: which op x weight format x layout it runs, and with which constants.
+
+The `[report]` table of a plugin.toml, checked; filtered to one ISA, since a deployment has one.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pih_runtime.errors import BuildError
+from pih_runtime.ops import OPS
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One entry: op, the forms it takes, its source and template, constants in the template's order."""
+
+    op: str
+    weight: str
+    layout: str
+    activation: str
+    source: str
+    template: str
+    constants: tuple[str, ...]
+    multiple: Mapping[str, int]
+    precision: str
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """A private activation format: so many bytes for each group of values."""
+
+    name: str
+    group: int
+    bytes_per_group: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """kernels in the pack's order of preference; layouts: how many weight rows each packs together."""
+
+    where: str
+    isa: str
+    kernels: tuple[Kernel, ...]
+    activations: Mapping[str, Activation]
+    layouts: Mapping[str, int]
+
+
+def parse_report(data: Mapping[str, Any], isa: str, where: str) -> Report:
+    """The report of `data`, a plugin.toml's `[report]` table, for one ISA."""
+    try:
+        kernels = tuple(_kernel(item) for item in data["kernel"] if isa in item["isa"])
+        activations = {item["name"]: Activation(**item) for item in data.get("activation", ())}
+        layouts = {item["name"]: int(item["rows"]) for item in data["layout"]}
+    except (KeyError, TypeError, ValueError) as problem:
+        raise BuildError(f"not a capability report: {problem!r}", where=where, fix="see [report] in the plugin guide") from problem
+    for kernel in kernels:
+        if kernel.op not in OPS:
+            raise BuildError(f"the report names an unknown op {kernel.op!r}", where=where, fix=", ".join(OPS))
+        if kernel.activation not in ("f32", *activations) or kernel.layout not in ("", *layouts):
+            raise BuildError(
+                f"kernel {kernel.template} names a layout or activation that the report does not describe", where=where
+            )
+    if not kernels:
+        raise BuildError(f"no kernel for {isa}", where=where, fix="choose an ISA that the pack's report names")
+    return Report(where, isa, kernels, activations, layouts)
+
+
+def _kernel(item: Mapping[str, Any]) -> Kernel:
+    return Kernel(
+        op=item["op"],
+        weight=item["weight"],
+        layout=item["layout"],
+        activation=item["activation"],
+        source=item["source"],
+        template=item["template"],
+        constants=tuple(item["constants"]),
+        multiple=dict(item.get("multiple", {})),
+        precision=item["precision"],
+    )
+
+
+def read_report(plugin: Path, isa: str) -> Report:
+    """The report of the plugin in this folder."""
+    path = plugin / "plugin.toml"
+    try:
+        data = tomllib.loads(path.read_text("utf-8"))
+        report = data["report"]
+    except (OSError, ValueError) as problem:
+        raise BuildError(f"cannot read: {problem}", where=str(path)) from problem
+    except KeyError:
+        raise BuildError("the plugin has no [report]", where=str(path), fix="choose a plugin with kernels") from None
+    return parse_report(report, isa, str(path))

@@ -1,0 +1,171 @@
+"""safetensors: the header of an untrusted file, checked, its bytes by rows, and a writer that streams.
+
+The format: 8 bytes little-endian header length, a JSON object name → {dtype, shape, data_offsets},
+then the data without a gap. (The `safetensors` library, the tests' oracle, reads and writes whole files only.)
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from pih_runtime.errors import BuildError
+from pih_steps.lower.checkpoint import Checkpoint, Tensor
+from pih_steps.lower.formats import matrix, row_bytes, tensor_bytes
+
+MAX_HEADER = 100_000_000  # the format's own limit
+ALIGNMENT = 64
+FORMATS = {"F32": "f32", "F16": "f16", "BF16": "bf16"}
+_FIX = "fetch the file again; if it stays so, the file is damaged"
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Tensors by name, and where each begins in the file."""
+
+    tensors: Mapping[str, Tensor]
+    offsets: Mapping[str, int]
+
+
+def read_header(stream: BinaryIO, size: int, where: str) -> Header:
+    """Parse and check the header of a file of `size` bytes."""
+
+    def fail(what: str) -> BuildError:
+        return BuildError(f"bad safetensors header: {what}", where=where, fix=_FIX)
+
+    start = stream.read(8)
+    length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
+    if not 2 <= length <= min(MAX_HEADER, size - 8):
+        raise fail(f"its length {length} does not fit a file of {size} bytes")
+    try:
+        entries = json.loads(stream.read(length), object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as problem:
+        raise fail(str(problem)) from problem
+    if not isinstance(entries, dict):
+        raise fail("it is no JSON object")
+    tensors, offsets, spans = {}, {}, []
+    for name, entry in entries.items():
+        if name == "__metadata__":
+            continue
+        tensor, begin, end = _entry(name, entry, where)
+        if end > size - 8 - length:
+            raise fail(f"tensor {name} would end at byte {8 + length + end}, the file has {size}")
+        tensors[name], offsets[name] = tensor, 8 + length + begin
+        spans.append((begin, end, name))
+    at = 0
+    for begin, end, name in sorted(spans):
+        if begin != at:
+            raise fail(f"tensor {name} begins at {begin}, where the one before ends is {at}")
+        at = end
+    if at != size - 8 - length:
+        raise fail(f"{size - 8 - length - at} bytes belong to no tensor")
+    return Header(tensors, offsets)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} appears twice")
+    return table
+
+
+def _entry(name: str, entry: Any, where: str) -> tuple[Tensor, int, int]:
+    """One tensor of the table, or BuildError naming it."""
+    tensor = described_tensor(name, entry, where)
+    offsets = entry.get("data_offsets")
+    if not (isinstance(offsets, list) and len(offsets) == 2 and all(type(item) is int for item in offsets)):
+        raise BuildError(f"tensor {name} has data_offsets {offsets!r}", where=where, fix=_FIX)
+    begin, end = offsets
+    expected = tensor_bytes(tensor.format, tensor.shape, f"{where}: {name}")
+    if begin < 0 or end - begin != expected:
+        raise BuildError(
+            f"tensor {name} is {tensor.format} {list(tensor.shape)}, {expected} bytes, but has {end - begin} at {begin}",
+            where=where,
+            fix=_FIX,
+        )
+    return tensor, begin, end
+
+
+def described_tensor(name: str, entry: Any, where: str) -> Tensor:
+    """The form of one tensor from its dtype and shape, as a table or a header says them."""
+    dtype, shape = (entry.get("dtype"), entry.get("shape")) if isinstance(entry, dict) else (None, None)
+    if dtype not in FORMATS:
+        raise BuildError(f"tensor {name} has dtype {dtype!r}", where=where, fix=f"known are {', '.join(FORMATS)}")
+    if not (isinstance(shape, list) and shape and all(type(item) is int and item > 0 for item in shape)):
+        raise BuildError(f"tensor {name} has the shape {shape!r}", where=where, fix=_FIX)
+    if prod(shape) > 1 << 40:
+        raise BuildError(f"tensor {name} has the impossible shape {shape}", where=where, fix=_FIX)
+    return Tensor(FORMATS[dtype], tuple(shape))
+
+
+def checkpoint_of(paths: Sequence[Path], config: Mapping[str, Any]) -> Checkpoint:
+    """One checkpoint over one or several shards."""
+    home: dict[str, tuple[Path, int]] = {}
+    tensors: dict[str, Tensor] = {}
+    where = str(paths[0])
+    for path in paths:
+        try:
+            with path.open("rb") as file:
+                header = read_header(file, path.stat().st_size, str(path))
+        except OSError as problem:
+            raise BuildError(f"cannot read: {problem.strerror}", where=str(path)) from problem
+        for name, tensor in header.tensors.items():
+            if name in tensors:
+                raise BuildError(f"tensor {name} is in {home[name][0].name} too", where=str(path), fix=_FIX)
+            tensors[name], home[name] = tensor, (path, header.offsets[name])
+
+    def read(name: str, start: int, stop: int) -> bytes:
+        path, offset = home[name]
+        stride = row_bytes(tensors[name].format, matrix(tensors[name].shape)[1], str(path))
+        with path.open("rb") as file:
+            file.seek(offset + start * stride)
+            data = file.read((stop - start) * stride)
+        if len(data) != (stop - start) * stride:
+            raise BuildError(f"the file ends inside tensor {name}", where=str(path), fix=_FIX)
+        return data
+
+    return Checkpoint(where, config, tensors, read)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A tensor to write: its form in the table, and its bytes in pieces of any size."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    nbytes: int
+    chunks: Callable[[], Iterable[bytes]]
+
+
+def write(path: Path, entries: Sequence[Entry], metadata: Mapping[str, str]) -> None:
+    """Write a file whose tensors begin 64-byte aligned, streaming; the same entries give the same bytes."""
+    padded = list(_aligned(entries))
+    table: dict[str, Any] = {"__metadata__": dict(sorted(metadata.items()))}
+    at = 0
+    for entry in padded:
+        table[entry.name] = {"dtype": entry.dtype, "shape": entry.shape, "data_offsets": [at, at + entry.nbytes]}
+        at += entry.nbytes
+    header = json.dumps(table, separators=(",", ":"), ensure_ascii=False).encode()
+    header += b" " * (-(8 + len(header)) % ALIGNMENT)
+    with path.open("wb") as file:
+        file.write(struct.pack("<Q", len(header)) + header)
+        for entry in padded:
+            written = sum(file.write(chunk) for chunk in entry.chunks())
+            if written != entry.nbytes:
+                raise BuildError(f"tensor {entry.name} has {written} bytes, planned were {entry.nbytes}", where=str(path))
+
+
+def _aligned(entries: Sequence[Entry]) -> Iterator[Entry]:
+    """The format allows no gaps: a tensor that ends unaligned is followed by filler."""
+    for index, entry in enumerate(entries):
+        yield entry
+        if (filler := -entry.nbytes % ALIGNMENT) and index + 1 < len(entries):
+            zeros = bytes(filler)
+            yield Entry(f"_pad.{index}", "U8", (filler,), filler, lambda zeros=zeros: [zeros])  # type: ignore[misc]
