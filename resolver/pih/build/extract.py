@@ -1,0 +1,73 @@
+"""Writing files of an archive below a folder, whatever the archive says.
+
+Archives come checked by digest, and are taken as hostile all the same: every path stays
+below the root, and nothing is written through a symbolic link that came before.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import shutil
+import stat
+from pathlib import Path
+from typing import IO
+
+
+class UnsafePathError(ValueError):
+    """The archive asks for something outside its folder."""
+
+
+def folder(root: Path, path: str) -> Path:
+    """Make the folder `path` below root, with its parents."""
+    here = root
+    for part in _parts(path):
+        here = here / part
+        try:
+            mode = here.lstat().st_mode
+        except FileNotFoundError:
+            here.mkdir(mode=0o755)
+        else:
+            if not stat.S_ISDIR(mode):
+                raise UnsafePathError(f"{path!r} passes through {part!r}, which is not a folder")
+    return here
+
+
+def file(root: Path, path: str, content: IO[bytes], size: int, *, executable: bool) -> None:
+    """Write `size` bytes as a file, in place of a file or link that was there."""
+    target = _place(root, path)
+    with target.open("xb") as writer:
+        shutil.copyfileobj(content, writer, 1 << 20)
+        if writer.tell() != size:
+            raise UnsafePathError(f"{path!r} is cut short")
+    target.chmod(0o755 if executable else 0o644)
+
+
+def link(root: Path, path: str, target: str) -> None:
+    """Make a symbolic link; an absolute target is meant from the root, and made relative to it."""
+    place = _place(root, path)
+    parent = posixpath.dirname(posixpath.normpath(path))
+    if target.startswith("/"):
+        target = posixpath.relpath(posixpath.normpath(target).lstrip("/") or ".", parent or ".")
+    if posixpath.normpath(posixpath.join(parent, target)).split("/")[0] == "..":
+        raise UnsafePathError(f"link {path!r} to {target!r} leaves the root")
+    place.symlink_to(target)
+
+
+def _place(root: Path, path: str) -> Path:
+    *parents, name = _parts(path) or [""]
+    if not name:
+        raise UnsafePathError("an entry has no name")
+    target = folder(root, "/".join(parents)) / name
+    if target.is_symlink() or target.is_file():
+        target.unlink()
+    elif os.path.lexists(target):
+        raise UnsafePathError(f"{path!r} takes the place of a folder")
+    return target
+
+
+def _parts(path: str) -> list[str]:
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if path.startswith("/") or ".." in parts or "\0" in path:
+        raise UnsafePathError(f"path {path!r} leaves the root")
+    return parts

@@ -1,0 +1,128 @@
+"""Keys of build steps: what a step depends on, as one digest.
+
+Inputs from other steps count by the digest of their output, not by their key: a step that is
+run again and gives the same bytes causes no further work.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from pih.build.store import measure
+from pih.lock import Lock, Step
+from pih_runtime.errors import BuildError, LockError
+
+# Part of every key: raised when what a runner does for a step changes.
+RUNNER = 1
+# Every step's program; a step may declare parts of these instead, and then sees no others.
+PROGRAM = ("resolver/pih_steps", "runtime/pih_runtime")
+LOCK_TREE = "lock"
+
+
+def check(lock: Lock) -> None:
+    """Every step's inputs are there and come before it; raises LockError."""
+
+    def fail(what: str) -> LockError:
+        return LockError(what, where=lock.profile.name, fix="write the lock again: pih lock")
+
+    names = {artifact.name for artifact in lock.artifacts}
+    if not lock.build.steps:
+        raise fail("the lock has no build steps")
+    if unknown := [name for name in lock.build.interpreter if name not in names]:
+        raise fail(f"the interpreter needs {unknown[0]!r}, which the lock does not list")
+    before: set[str] = set()
+    for step in lock.build.steps:
+        if step.id in before:
+            raise fail(f"two build steps {step.id!r}")
+        if unknown := [name for name in (*step.artifacts, *step.tools) if name not in names]:
+            raise fail(f"step {step.id!r} needs artifact {unknown[0]!r}, which the lock does not list")
+        if unknown := [name for name in step.steps if name not in before]:
+            raise fail(f"step {step.id!r} needs step {unknown[0]!r}, which does not come before it")
+        for tree in step.trees:
+            if tree != LOCK_TREE and (tree.startswith("/") or ".." in tree.split("/")):
+                raise fail(f"step {step.id!r} names a tree outside the source tree: {tree!r}")
+        before.add(step.id)
+
+
+def trees_of(step: Step) -> tuple[str, ...]:
+    """The source trees a step sees: its own, and the program of the steps where it declares no part of that."""
+    missing = [tree for tree in PROGRAM if not any(own == tree or own.startswith(tree + "/") for own in step.trees)]
+    return tuple(sorted({*step.trees, *missing}))
+
+
+def tree_digests(steps: Iterable[Step], source_root: Path, lock_path: Path) -> dict[str, str]:
+    """Digest of each source tree that the steps name."""
+    paths = {tree: tree_path(tree, source_root, lock_path) for step in steps for tree in trees_of(step)}
+    return {tree: digest_of(path) for tree, path in sorted(paths.items())}
+
+
+def tree_path(tree: str, source_root: Path, lock_path: Path) -> Path:
+    """Where a named tree lies; 'lock' is the lock file itself."""
+    path = lock_path if tree == LOCK_TREE else source_root / tree
+    if not path.exists():
+        raise BuildError(f"the source tree {tree!r} is not there", where=str(path), fix="check out the whole project")
+    return path
+
+
+def files_of(path: Path) -> list[tuple[str, Path]]:
+    """(relative path, path) of the files and links below `path`, sorted; ('', path) where it is a file.
+
+    Python's bytecode caches are left out: they come and go with use.
+    """
+    if not path.is_dir():
+        return [("", path)]
+    found = []
+    for folder, folders, names in os.walk(path):
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        links = [name for name in folders if Path(folder, name).is_symlink()]
+        for name in (*names, *links):
+            if not name.endswith(".pyc"):
+                full = Path(folder, name)
+                found.append((full.relative_to(path).as_posix(), full))
+    return sorted(found)
+
+
+def digest_of(path: Path) -> str:
+    """Digest of a file or tree of sources: relative paths, executable bits and bytes. Times and owners do not count."""
+    return _digest(files_of(path))
+
+
+def output_digest(path: Path) -> str:
+    """Digest of a step's output: every file counts, whatever its name."""
+    if not path.is_dir():
+        return _digest([("", path)])
+    entries = sorted(path.rglob("*"))
+    return _digest(
+        [(entry.relative_to(path).as_posix(), entry) for entry in entries if entry.is_symlink() or entry.is_file()]
+    )
+
+
+def _digest(files: list[tuple[str, Path]]) -> str:
+    lines = []
+    for name, path in files:
+        if path.is_symlink():
+            lines.append(["link", name, str(path.readlink())])
+        else:
+            lines.append(["executable" if os.access(path, os.X_OK) else "file", name, measure(path)[0]])
+    return hashlib.sha256(json.dumps(lines).encode()).hexdigest()
+
+
+def step_key(
+    step: Step, artifacts: Mapping[str, str], trees: Mapping[str, str], outputs: Mapping[str, str], interpreter: str
+) -> str:
+    """The key of a step. artifacts: name → sha256. trees: name → digest. outputs: step id → digest of its output."""
+    inputs = {
+        "runner": RUNNER,
+        "interpreter": interpreter,
+        "run": step.run,
+        "params": step.params,
+        "artifacts": {name: artifacts[name] for name in step.artifacts},
+        "tools": [artifacts[name] for name in step.tools],
+        "trees": {name: trees[name] for name in trees_of(step)},
+        "steps": {name: outputs[name] for name in step.steps},
+    }
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()

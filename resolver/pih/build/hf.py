@@ -1,0 +1,59 @@
+"""Files of a Hugging Face repository, through its own client: HF_ENDPOINT, HF_TOKEN and its cache settings apply."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from pih.build import command, purl
+from pih.build.store import Store
+from pih.lock import Artifact
+
+# A process of its own, like the other clients: its settings are read from the environment at import,
+# and a download that hangs can be ended.
+_DOWNLOAD = """
+import sys
+from huggingface_hub import hf_hub_download
+repository, revision, name, folder = sys.argv[1:]
+try:
+    hf_hub_download(repository, name, revision=revision, local_dir=folder)
+except Exception as problem:
+    sys.exit(f"{type(problem).__name__}: {problem}")
+"""
+_MISSING = "the Python that runs pih is gone: remove .venv and start again"
+
+
+def fetch(
+    wanted: purl.Purl,
+    artifact: Artifact,  # noqa: ARG001 - every source's signature
+    folder: Path,
+    environment: Mapping[str, str],
+    advanced: Callable[[int], None],
+) -> Path:
+    """Download one file of a repository at a revision."""
+    return _download((wanted.name, wanted.version, purl.qualifier(wanted, "file_name")), folder, environment, advanced)
+
+
+def pin_hf(
+    repository: str, revision: str, file_name: str, store: Store, environment: Mapping[str, str], *, licence: str
+) -> Artifact:
+    """One file at a revision, downloaded into the store. revision: a commit, so that it stays what it is."""
+    with store.workspace() as folder:
+        path = _download((repository, revision, file_name), folder, environment, lambda _: None)
+        size = path.stat().st_size
+        digest = store.add_file(path)
+    purls = (purl.render("huggingface", repository, revision, {"file_name": file_name}),)
+    name = f"{repository.rpartition('/')[2].lower()}/{file_name}"
+    return Artifact(name, revision, "hf", digest, size, purls, licence, ())
+
+
+def _download(
+    what: tuple[str, str, str], folder: Path, environment: Mapping[str, str], advanced: Callable[[int], None]
+) -> Path:
+    """what: repository, revision, file name."""
+    target = folder / "files"
+    # Not -I: the user's own environment decides, as for pip.
+    arguments = [sys.executable, "-c", _DOWNLOAD, *what, str(target)]
+    command.run(arguments, folder, environment, missing=_MISSING, advanced=advanced)
+    return target / what[2]

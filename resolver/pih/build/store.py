@@ -1,0 +1,210 @@
+"""The content-addressed store: artifacts by sha256, and what can be made again from them.
+
+    sha256/DIGEST   artifacts, each checked against its digest on entry, read-only
+    steps/KEY/      outputs of build steps
+    python/KEY/     unpacked interpreters
+    roots/DIGEST/   unpacked bundles
+    tmp/            workspaces of running processes
+
+Everything enters by a rename from a workspace, so a reader sees a whole entry or none, and
+several processes may work at once. A workspace holds a file lock for as long as its process
+lives: what a killed one left behind is recognised by the free lock and removed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import hashlib
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+import attrs
+
+from pih_runtime.errors import BuildError, FetchError
+
+Place = Literal["steps", "python", "roots"]
+_CHUNK = 1 << 20
+_DIGEST = re.compile(r"[0-9a-f]{64}\Z")
+
+
+@attrs.frozen
+class Store:
+    """A store at `root`; made by `open_store`. Digests are 64 hex digits."""
+
+    root: Path
+
+    def path(self, digest: str) -> Path:
+        """Where the artifact lies, if it is there."""
+        if not _DIGEST.match(digest):
+            raise FetchError(f"{digest!r} is not a sha256", fix="64 lower-case hex digits")
+        return self.root / "sha256" / digest
+
+    def has(self, digest: str, size: int | None = None) -> bool:
+        """Is the artifact there? With `size`, a file of another length (a damaged disk) does not count."""
+        try:
+            found = self.path(digest).stat().st_size
+        except FileNotFoundError:
+            return False
+        return size is None or found == size
+
+    def add_file(self, source: Path) -> str:
+        """Copy a file of the user's into the store; returns its sha256."""
+        with self.workspace() as work:
+            copy = work / "file"
+            try:
+                with source.open("rb") as reader, copy.open("wb") as writer:
+                    digest = _copy(reader, writer)
+            except OSError as problem:
+                raise FetchError(f"cannot read the file: {problem.strerror}", where=str(source)) from problem
+            self._enter(copy, digest)
+        return digest
+
+    def adopt(self, temporary: Path, digest: str, size: int) -> Path:
+        """Move a file of a workspace into the store if it is what `digest` and `size` say."""
+        found_digest, found_size = measure(temporary)
+        if found_size != size:
+            raise FetchError(f"got {found_size} bytes where the lock says {size}", where=temporary.name)
+        if found_digest != digest:
+            raise FetchError(f"got sha256 {found_digest} where the lock says {digest}", where=temporary.name)
+        self._enter(temporary, digest)
+        return self.path(digest)
+
+    def check(self, digest: str, size: int) -> None:
+        """Read the artifact again: raises FetchError, and drops the entry, where it is no longer what it was."""
+        path = self.path(digest)
+        if measure(path) != (digest, size):
+            path.unlink(missing_ok=True)
+            raise FetchError(
+                "the file was damaged after it entered the store; it is removed", where=str(path), fix="run this again"
+            )
+
+    def place(self, kind: Place, key: str) -> Path:
+        """Where an entry that was made from artifacts lies, if it is there."""
+        return self.root / kind / key
+
+    def publish(self, temporary: Path, kind: Place, key: str) -> Path:
+        """Move a folder of a workspace to its place. Another process that was faster wins: same key, same bytes."""
+        target = self.place(kind, key)
+        _sync(temporary)
+        try:
+            temporary.rename(target)
+        except OSError:
+            if not target.is_dir():
+                raise
+        _sync_folder(target.parent)
+        return target
+
+    @contextmanager
+    def workspace(self) -> Iterator[Path]:
+        """A folder on the store's file system, removed at the end, or by the next process if this one is killed."""
+        self._remove_leftovers()
+        folder, lock = _locked_folder(self.root / "tmp")
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder)
+            folder.with_suffix(".lock").unlink()
+            lock.close()
+
+    def _remove_leftovers(self) -> None:
+        for path in (self.root / "tmp").glob("*.lock"):
+            try:
+                lock = path.open("rb")
+            except FileNotFoundError:
+                continue
+            with lock:
+                if not _try_lock(lock):
+                    continue
+                folder = path.with_suffix("")
+                shutil.rmtree(folder, ignore_errors=True)
+                if not folder.exists():  # an orphaned step may still write: its folder waits for the next time
+                    path.unlink(missing_ok=True)
+
+    def _enter(self, temporary: Path, digest: str) -> None:
+        temporary.chmod(0o444)
+        with temporary.open("rb") as stream:
+            os.fsync(stream.fileno())
+        target = self.path(digest)
+        temporary.replace(target)
+        _sync_folder(target.parent)
+
+
+def default_root(environment: Mapping[str, str]) -> Path:
+    """$PIH_STORE, else the user's cache folder."""
+    if chosen := environment.get("PIH_STORE"):
+        return Path(chosen).absolute()
+    cache = environment.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache).absolute() / "pih"
+
+
+def open_store(root: Path) -> Store:
+    """The store at `root`, made if need be; raises BuildError where it cannot be written."""
+    try:
+        for name in ("sha256", "steps", "python", "roots", "tmp"):
+            (root / name).mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise BuildError(
+            f"cannot make the store: {problem.strerror}", where=str(root), fix="set PIH_STORE to a folder you can write"
+        ) from problem
+    return Store(root)
+
+
+def measure(path: Path) -> tuple[str, int]:
+    """sha256 and size of a file."""
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        return digest, stream.tell()
+
+
+def _copy(reader: BinaryIO, writer: BinaryIO) -> str:
+    hasher = hashlib.sha256()
+    while chunk := reader.read(_CHUNK):
+        hasher.update(chunk)
+        writer.write(chunk)
+    return hasher.hexdigest()
+
+
+def _locked_folder(parent: Path) -> tuple[Path, BinaryIO]:
+    while True:
+        folder = parent / f"{os.getpid()}-{secrets.token_hex(6)}"
+        path = folder.with_suffix(".lock")
+        lock = path.open("xb")
+        # Between the two lines another process may have taken the new file for a leftover.
+        if _try_lock(lock) and path.exists() and path.stat().st_ino == os.fstat(lock.fileno()).st_ino:
+            folder.mkdir(mode=0o700)
+            return folder, lock
+        lock.close()
+
+
+def _try_lock(file: BinaryIO) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _sync(folder: Path) -> None:
+    """Bring a tree of many files to the disk with one call for its file system."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        if ctypes.CDLL(None, use_errno=True).syncfs(descriptor):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), str(folder))
+    finally:
+        os.close(descriptor)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

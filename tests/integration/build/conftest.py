@@ -1,0 +1,102 @@
+"""A made-up project, built for real: real interpreter, real processes."""
+
+import json
+import os
+import shutil
+
+import attrs
+import pytest
+
+from pih.build import embedded, interpreter
+from pih.build.progress import silent
+from pih.build.store import measure, open_store
+from pih.lock import SCHEMA, Artifact, Budget, BuildGraph, Limits, Lock, PlanRef, ProfileRef, Service, Target
+from tests.integration.build.tiny import GRAPH, INTERPRETER, PROGRAMS, debs
+
+
+@pytest.fixture(scope="session")
+def interpreter_artifacts() -> tuple[Artifact, ...]:
+    folder = debs()
+    if folder is None:
+        pytest.skip("no folder of the interpreter's .debs: set PIH_TEST_DEBS")
+    found = []
+    for name in INTERPRETER:
+        (path,) = folder.glob(f"{name}_*.deb")
+        digest, size = measure(path)
+        found.append(
+            Artifact(name, "1", "deb", digest, size, (f"pkg:deb/debian/{name}@1?path=pool/{name}.deb",), "", ())
+        )
+    return tuple(found)
+
+
+@pytest.fixture
+def project(tmp_path):
+    """The source tree of a made-up project."""
+    root = tmp_path / "project"
+    steps = root / "resolver/pih_steps"
+    steps.mkdir(parents=True)
+    (steps / "__init__.py").touch()
+    for name, text in PROGRAMS.items():
+        (steps / f"{name}.py").write_text(text)
+    (root / "runtime/pih_runtime").mkdir(parents=True)
+    (root / "runtime/pih_runtime/__init__.py").touch()
+    (root / "trees/a").mkdir(parents=True)
+    (root / "trees/a/one").write_text("one")
+    (root / "trees/b").write_text("two")
+    return root
+
+
+@pytest.fixture(scope="session")
+def warm_store(tmp_path_factory, interpreter_artifacts):
+    """A store with the unpacked interpreter; tests take copies of it."""
+    store = open_store(tmp_path_factory.mktemp("warm"))
+    folder = debs()
+    assert folder
+    for path in folder.iterdir():
+        store.add_file(path)
+    interpreter.unpack(interpreter_artifacts, store)
+    return store
+
+
+@pytest.fixture
+def store(tmp_path, warm_store):
+    root = tmp_path / "store"
+    shutil.copytree(warm_store.root, root, symlinks=True, copy_function=os.link)
+    return open_store(root)
+
+
+@pytest.fixture
+def a_lock(interpreter_artifacts):
+    return Lock(
+        schema=SCHEMA,
+        pih="0",
+        profile=ProfileRef("tiny", "tiny.toml", "0" * 64),
+        catalog_sha256="0" * 64,
+        target=Target("linux", "x86_64", "x86-64-v3", 1, 1 << 30),
+        model={},
+        limits=Limits(1, 1, 1, "f32"),
+        service=Service("127.0.0.1", 1, "tiny"),
+        delivery="embed",
+        plugins=(),
+        start_order=(),
+        bindings=(),
+        fallbacks=(),
+        budget=Budget(0, 0, 0, 0, 0, 0, 1 << 30),
+        plan=PlanRef("0" * 64, 0),
+        artifacts=interpreter_artifacts,
+        build=BuildGraph(INTERPRETER, GRAPH),
+    )
+
+
+@pytest.fixture
+def build(project, store):
+    """Build a lock in the project; remembers nothing."""
+
+    def run(lock, *, listener=silent, offline=True, jobs=2, environment=None):
+        path = project / "tiny.lock.json"
+        path.write_text(json.dumps(attrs.asdict(lock)))
+        return embedded.build(
+            lock, path, project, store, jobs=jobs, offline=offline, environment=environment or {}, listener=listener
+        )
+
+    return run
