@@ -6,11 +6,21 @@ JSON, UTF-8, two-space indent, keys in the order of these classes, lists in the 
 
 from __future__ import annotations
 
+import json
+import os
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import attrs
 
+from pih.catalog import Catalog
+from pih.profile import Profile
+from pih.structure import StructureError, dotted, structure, unstructure
+from pih_runtime.errors import LockError
+
 SCHEMA = 1
+PIH = "0.1.0"
 
 
 @attrs.frozen
@@ -177,3 +187,66 @@ class Lock:
     plan: PlanRef
     artifacts: tuple[Artifact, ...]
     build: BuildGraph
+
+
+def path_for(profile: Path) -> Path:
+    """Where a profile's lock lies: beside it, `x.toml` and `x.lock.json`."""
+    return profile.with_suffix(".lock.json")
+
+
+def to_json(lock: Lock) -> str:
+    """The lock's text: the same lock, the same bytes."""
+    return json.dumps(unstructure(lock), indent=2, ensure_ascii=False) + "\n"
+
+
+def from_json(text: str | bytes, where: str) -> Lock:
+    """Parse and check; raises LockError (exit 5) where it is not a lock of this schema."""
+    fix = "write the lock again: pih lock"
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as problem:
+        raise LockError(f"not JSON: {problem}", where=where, fix=fix) from problem
+    schema = data.get("schema") if isinstance(data, dict) else None
+    if schema != SCHEMA:
+        raise LockError(f"lock schema {schema!r} is not {SCHEMA}", where=where, fix=fix)
+    try:
+        return structure(data, Lock)
+    except StructureError as failure:
+        first = failure.problems[0]
+        raise LockError(f"{dotted(first.path)}: {first.what}", where=where, fix=first.fix or fix) from failure
+
+
+def read(path: Path) -> Lock:
+    """Read and check a lock."""
+    try:
+        raw = path.read_bytes()
+    except OSError as problem:
+        raise LockError(
+            f"cannot read the lock: {problem.strerror}", where=str(path), fix="write it: pih lock"
+        ) from problem
+    return from_json(raw, str(path))
+
+
+def write(lock: Lock, path: Path) -> None:
+    """Write beside, fsync, rename: a reader sees the old lock or the new one, never a half."""
+    handle, beside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as writer:
+            writer.write(to_json(lock))
+            writer.flush()
+            os.fsync(writer.fileno())
+        os.chmod(beside, 0o644)
+        os.replace(beside, path)
+    except BaseException:
+        os.unlink(beside)
+        raise
+
+
+def matches(lock: Lock, profile: Profile, catalog: Catalog) -> None:
+    """Raise LockError (exit 5) where the profile or the catalog is not the one that was locked."""
+    where = str(path_for(profile.path))
+    fix = f"pih lock --profile {profile.path}"
+    if lock.profile.sha256 != profile.sha256:
+        raise LockError(f"the lock was made from another state of {profile.path}", where=where, fix=fix)
+    if lock.catalog_sha256 != catalog.sha256:
+        raise LockError("the lock was made with other plugins than this source tree has", where=where, fix=fix)

