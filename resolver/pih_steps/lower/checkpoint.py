@@ -34,19 +34,6 @@ class Checkpoint:
     read: Read
 
 
-def expect_tensor(checkpoint: Checkpoint, name: str, format_: str, shape: tuple[int, ...]) -> None:
-    """Raise BuildError unless the checkpoint holds this tensor in exactly this form."""
-    tensor = checkpoint.tensors.get(name)
-    if tensor is None:
-        raise BuildError(f"tensor {name} is missing", where=checkpoint.where, fix="take the checkpoint that was locked")
-    if (tensor.format, tensor.shape) != (format_, shape):
-        raise BuildError(
-            f"tensor {name} is {tensor.format} {list(tensor.shape)}, the plan expects {format_} {list(shape)}",
-            where=checkpoint.where,
-            fix="take the checkpoint that was locked, or lock again: pih lock",
-        )
-
-
 def tensor_row_bytes(checkpoint: Checkpoint, name: str) -> int:
     """Bytes of one stored row of a tensor."""
     tensor = checkpoint.tensors[name]

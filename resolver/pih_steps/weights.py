@@ -1,0 +1,42 @@
+"""Step `weights`: pack the checkpoint's tensors as the plan says, into one standard safetensors file.
+
+params: checkpoint (see lower/sources). steps: plan. Streams: the model is never in memory as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+
+from pih_runtime.plan import Plan, Weight, from_json
+from pih_steps.lower import sources
+from pih_steps.lower.checkpoint import Checkpoint
+from pih_steps.lower.pack import check_sources, packed_chunks
+from pih_steps.lower.safetensors import Entry, write
+from pih_steps.spec import Spec, param
+
+_DTYPES = {"f32": "F32", "f16": "F16", "bf16": "BF16"}
+
+
+def run(spec: Spec) -> None:
+    """Write weights.safetensors."""
+    plan = from_json(spec.steps["plan"].read_bytes(), "plan.json")
+    with sources.opened(param(spec, "checkpoint"), spec.artifacts, spec.trees) as checkpoint:
+        write_weights(plan, checkpoint, spec.output)
+
+
+def write_weights(plan: Plan, checkpoint: Checkpoint, path: Path) -> None:
+    """Pack every weight of the plan, in its order; the checkpoint is checked before a byte is written."""
+    for weight in plan.weights:
+        check_sources(weight, checkpoint)
+    metadata = {weight.name: f"{weight.format} {weight.layout} {list(weight.shape)}" for weight in plan.weights}
+    write(path, [_entry(weight, checkpoint) for weight in plan.weights], metadata)
+
+
+def _entry(weight: Weight, checkpoint: Checkpoint) -> Entry:
+    """Values that any reader understands keep their dtype; what only a kernel reads is bytes."""
+    chunks: partial[Iterable[bytes]] = partial(packed_chunks, weight, checkpoint)
+    if weight.layout == "rows" and weight.format in _DTYPES:
+        return Entry(weight.name, _DTYPES[weight.format], weight.shape, weight.nbytes, chunks)
+    return Entry(weight.name, "U8", (weight.nbytes,), weight.nbytes, chunks)
