@@ -1,0 +1,65 @@
+"""Step `app`: the runtime, the selected plugins, the lock and the worker's launcher, as one layer.
+
+Inputs: packages as trees (param `packages`: tree → component it is of), the lock as tree `lock`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from pih_runtime.errors import BuildError
+from pih_steps import layer, pyc, tar
+from pih_steps.closure import Module
+from pih_steps.spec import Spec, param
+
+LIB = "pih/lib"
+LAUNCHER = """\
+#!/usr/bin/python3 -IB
+import os, sys
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../pih/lib"))
+from pih_runtime.worker import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def run(spec: Spec) -> None:
+    """Write the layer."""
+    files = [
+        layer.File(tar.Entry("usr/bin/pih-worker", LAUNCHER.encode(), mode=0o755), "pih", "entry point of the image"),
+        layer.File(tar.Entry("pih/lock.json", _lock(spec)), "pih", "the decisions that the worker carries out"),
+    ]
+    for name, (component, module) in modules(spec).items():
+        path = name.replace(".", "/") + ("/__init__.py" if module.package else ".py")
+        content = pyc.compile_module(module.text, f"/{LIB}/{path}")
+        files.append(layer.File(tar.Entry(f"{LIB}/{path}c", content), component, f"module {name} of {component}"))
+    layer.write(spec.output, files)
+
+
+def modules(spec: Spec) -> dict[str, tuple[str, Module]]:
+    """Modules of the packages: name → (component, module)."""
+    packages: dict[str, str] = param(spec, "packages")
+    found: dict[str, tuple[str, Module]] = {}
+    for tree, component in sorted(packages.items()):
+        root = spec.trees[tree]
+        for path in _sources(root):
+            parts = path.relative_to(root.parent).with_suffix("").parts
+            package = parts[-1] == "__init__"
+            name = ".".join(parts[:-1] if package else parts)
+            if name in found:
+                raise BuildError(f"module {name} is in {component} and in {found[name][0]}", where=str(path))
+            found[name] = (component, Module(str(path), path.read_bytes(), package))
+    return found
+
+
+def _sources(root: Path) -> Iterator[Path]:
+    if not (root / "__init__.py").is_file():
+        raise BuildError("not a Python package: it has no __init__.py", where=str(root))
+    return iter(sorted(path for path in root.rglob("*.py") if path.is_file()))
+
+
+def _lock(spec: Spec) -> bytes:
+    try:
+        return spec.trees["lock"].read_bytes()
+    except KeyError:
+        raise BuildError("the step has no tree 'lock'", fix="write the lock again: pih lock") from None

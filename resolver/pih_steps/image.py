@@ -1,0 +1,120 @@
+"""Step `image`: the layers and the deployment's own files to one OCI image layout.
+
+Inputs: steps base, wheels, app; of the deployment plan, kernels, model, and weights where they are embedded.
+Layers lie in the order of how seldom they change. Params: name, tag ('repository:tag'), port, architecture
+('amd64'), and components: which plugin each of kernels, model and plan is of.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+from pih_runtime.errors import BuildError
+from pih_steps import layer, oci, tar
+from pih_steps.spec import Spec, param
+
+USER = "65532:65532"
+ENVIRONMENT = ("PATH=/usr/bin", "LANG=C.UTF-8", "PYTHONUTF8=1", "PYTHONDONTWRITEBYTECODE=1")
+LOCK = "/pih/lock.json"
+WEIGHTS = "pih/weights/weights.safetensors"
+_BELOW = ("base", "wheels", "app")
+
+
+def run(spec: Spec) -> None:
+    """Write the layout."""
+    layout = spec.output
+    oci.create(layout)
+    layers = [oci.add_gzip_layer(layout, _step(spec, step) / "layer.tar.gz", step) for step in _BELOW]
+    lines: list[dict[str, Any]] = []
+    for step in _BELOW:
+        lines += json.loads((_step(spec, step) / "files.json").read_bytes())
+    own, weights = _deployment(spec), _weights(spec)
+    lines += [layer.describe(file) for file in (*own, *weights)]
+    bundle = tar.Entry("pih/bundle.json", _bundle(param(spec, "name"), lines))
+    layers.append(_compressed(layout, [*(file.entry for file in own), bundle]))
+    layers += [_uncompressed(layout, file.entry) for file in weights]
+    oci.add_image(layout, layers, _config(spec), param(spec, "architecture"), param(spec, "tag"))
+
+
+def _step(spec: Spec, name: str) -> Path:
+    try:
+        return spec.steps[name]
+    except KeyError:
+        raise BuildError(f"the image has no step {name!r} to take from", fix="write the lock again: pih lock") from None
+
+
+def _deployment(spec: Spec) -> list[layer.File]:
+    """The small files that make the image this deployment."""
+    components: dict[str, str] = param(spec, "components")
+    files = [("plan.json", "plan", _step(spec, "plan"), "the model, lowered for this deployment")]
+    if "kernels" in spec.steps:
+        files.append(("kernels/pack.so", "kernels", spec.steps["kernels"], "the kernels that the plan calls"))
+    model = _step(spec, "model")
+    files += [
+        (f"model/{path.relative_to(model).as_posix()}", "model", path, "tokenizer and chat template of the model")
+        for path in sorted(model.rglob("*"))
+        if path.is_file()
+    ]
+    return [
+        layer.File(tar.Entry(f"pih/{name}", path.read_bytes()), components[step], reason)
+        for name, step, path, reason in files
+    ]
+
+
+def _weights(spec: Spec) -> list[layer.File]:
+    """The weights where they are part of the image; streamed, for they may be larger than memory."""
+    if "weights" not in spec.steps:
+        return []
+    entry = tar.Entry(WEIGHTS, spec.steps["weights"])
+    return [layer.File(entry, "weights", "the model's weights, as the kernels read them")]
+
+
+def _bundle(name: str, lines: list[dict[str, Any]]) -> bytes:
+    """/pih/bundle.json: every file of the image but itself."""
+    locks = [line["digest"] for line in lines if line["path"] == LOCK]
+    if len(locks) != 1:
+        raise BuildError(f"step app wrote no {LOCK}", fix="this is a defect of the step: please report it")
+    paths = sorted(line["path"] for line in lines)
+    twice = {path for path, after in itertools.pairwise(paths) if path == after}
+    if twice:
+        raise BuildError(f"two layers write {min(twice)}", fix="a file belongs to one component: rename one of the two")
+    head = {"schema": 1, "name": name, "lock": locks[0]}
+    text = "".join(f'  "{key}": {json.dumps(value)},\n' for key, value in head.items())
+    body = layer.to_json(sorted(lines, key=lambda line: str(line["path"])))
+    return ("{\n" + text + '  "files": ' + body.rstrip() + "\n}\n").encode()
+
+
+def _compressed(layout: Path, entries: list[tar.Entry]) -> oci.Layer:
+    diff: list[str] = []
+
+    def write(sink: tar.Sink) -> None:
+        gzip = tar.Gzip(sink)
+        archive = tar.Hashing(gzip)
+        tar.write(archive, entries)
+        gzip.finish()
+        diff.append(archive.digest)
+
+    blob = oci.add_stream(layout, oci.LAYER_GZIP, write)
+    return oci.Layer(blob, diff[0], "deployment")
+
+
+def _uncompressed(layout: Path, entry: tar.Entry) -> oci.Layer:
+    """Weights do not compress, and an uncompressed layer can be read in place."""
+    blob = oci.add_stream(layout, oci.LAYER, lambda sink: tar.write(sink, [entry]))
+    return oci.Layer(blob, blob.digest, "weights")
+
+
+def _config(spec: Spec) -> dict[str, Any]:
+    name = param(spec, "name")
+    return {
+        "Entrypoint": ["/usr/bin/pih-worker"],
+        "User": USER,
+        "Env": list(ENVIRONMENT),
+        "WorkingDir": "/",
+        "ExposedPorts": {f"{param(spec, 'port')}/tcp": {}},
+        "StopSignal": "SIGTERM",
+        "Labels": {"org.opencontainers.image.title": name},
+    }
