@@ -93,7 +93,7 @@ class Kernel:
     precision: str
     reference: str = ""
     multiple: dict[str, int] = attrs.field(factory=dict)
-    scratch: str = ""
+    scratch: dict[str, int] = attrs.field(factory=dict)
 
 
 @attrs.frozen

@@ -36,7 +36,7 @@ BASE = (
     "zlib1g",
 )
 COMPILER = "ziglang"
-TOOLS = ("gguf", "numpy", "pyyaml", "safetensors")
+TOOLS = ("numpy",)
 
 
 @attrs.frozen
@@ -68,7 +68,7 @@ def wanted_by_plugins(plugins: Iterable[tuple[Manifest, tuple[str, ...]]]) -> tu
 
 def wanted_by_lowering(reason: str) -> tuple[Wanted, ...]:
     """Tools that read and pack weights. reason: the profile's line that names the weights."""
-    return tuple(Wanted("wheel", name, f"{reason}{ARROW}lowering and packing read weights with it") for name in TOOLS)
+    return tuple(Wanted("wheel", name, f"{reason}{ARROW}its weights are packed with it") for name in TOOLS)
 
 
 def choose(

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from pih.catalog import Manifest
 from pih.lock import Budget, Limits, Target
+from pih.resolve.lowering import Lowered
 from pih_runtime.errors import ResolutionError
 
 # Python itself, its loaded libraries, pih_runtime, the parsed lock, plan and bundle list, at ready.
 INTERPRETER_BYTES = 24_000_000
 
 
-def budget_of(weights: int, kv: int, activations: int, host: int, target: Target) -> Budget:
-    """The sums; raises nothing, `check` does."""
-    total = weights + kv + activations + host
+def budget_of(lowered: Lowered, plugins: tuple[Manifest, ...], target: Target) -> Budget:
+    """The sums; `check` judges them."""
+    host = INTERPRETER_BYTES + sum(plugin.runtime.host_bytes for plugin in plugins if plugin.runtime is not None)
     return Budget(
-        weights=weights, kv=kv, activations=activations, spill=0, host=host, total=total, limit=target.memory_bytes
+        weights=lowered.weights,
+        kv=lowered.kv,
+        activations=lowered.activations,
+        spill=0,
+        host=host,
+        total=lowered.weights + lowered.kv + lowered.activations + host,
+        limit=target.memory_bytes,
     )
 
 

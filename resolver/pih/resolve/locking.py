@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import attrs
 
 from pih import lock as locks
 from pih.catalog import Catalog, Manifest
-from pih.lock import Artifact, Limits, Lock, Plugin, ProfileRef, Requirement, RuntimeHalf, Service
+from pih.lock import Limits, Lock, Plugin, ProfileRef, Requirement, RuntimeHalf, Service
 from pih.pins import Pins
 from pih.profile import Profile
 from pih.resolve import artifacts, budget, explain, graph
+from pih.resolve.lowering import Fetch, lower, lowering_of
 from pih.resolve.model import ModelFile, Pin, model_files
 from pih.resolve.solve import DeadEnd, Need, Solution, solve, start_order
 from pih.resolve.target import misfit, target_of
 from pih.structure import unstructure
 from pih_runtime.errors import ResolutionError
 
-Fetch = Callable[[Artifact], Path]
 
+def lock(
+    profile: Profile, catalog: Catalog, pins: Pins, previous: Lock | None, *, fetch: Fetch, pin: Pin
+) -> Lock:
+    """Resolve. previous: the lock before, whose artifacts stay where they still serve.
 
-def lock(profile: Profile, catalog: Catalog, pins: Pins, previous: Lock | None, fetch: Fetch, pin: Pin) -> Lock:
-    """Resolve. previous: the lock before, whose artifacts stay where they still serve. fetch: an artifact's file at hand.
-
-    pin: asks the user's registry for a model file that is not among the pins.
+    fetch: an artifact's file, brought here if it is not. pin: a model file that is not among the pins, from the
+    user's registry.
     """
     intent, root = profile.intent, catalog.root
     target = target_of(profile)
@@ -45,8 +46,9 @@ def lock(profile: Profile, catalog: Catalog, pins: Pins, previous: Lock | None, 
     )
     chosen = artifacts.choose(wanted, files.values(), pins, held)
     limits = Limits(**unstructure(intent.limits))
-    host = budget.INTERPRETER_BYTES + sum(plugin.runtime.host_bytes for plugin in solution.plugins if plugin.runtime)
-    budgeted = budget.budget_of(0, 0, 0, host, target)
+    lowering = lowering_of(solution, files, target.isa, limits)
+    lowered = lower(lowering, files, root, fetch)
+    budgeted = budget.budget_of(lowered, solution.plugins, target)
     budget.check(budgeted, limits, profile.reason(root, "target", "memory"))
     return Lock(
         schema=locks.SCHEMA,
@@ -60,13 +62,18 @@ def lock(profile: Profile, catalog: Catalog, pins: Pins, previous: Lock | None, 
         delivery=intent.weights.delivery,
         plugins=tuple(_plugin(plugin, reasons, solution) for plugin, reasons in explained),
         start_order=order,
-        bindings=(),
+        bindings=lowered.bindings,
         fallbacks=(),
         budget=budgeted,
-        plan=locks.PlanRef(sha256="", calls=0),
+        plan=lowered.plan,
         artifacts=chosen,
         build=graph.build_graph(
-            profile.name, solution.plugins, chosen, files, target, limits, (), intent.weights.delivery
+            profile=profile,
+            plugins=solution.plugins,
+            files=files,
+            lowering=lowering,
+            lowered=lowered,
+            target=target,
         ),
     )
 

@@ -9,7 +9,6 @@ import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import attrs
 from packaging.utils import canonicalize_name
@@ -37,13 +36,21 @@ class ModelFile:
     reason: str
 
     @property
-    def reference(self) -> dict[str, Any]:
-        """How steps and the lock name it."""
-        place = {"artifact": self.artifact.name} if self.artifact else {"tree": self.tree}
-        if self.source.kind == "synthetic":
-            return {**place, "seed": self.source.seed}
-        member = self.source.member if self.source.kind != "hf" else ""
-        return {**place, "member": member} if member else place
+    def is_gguf(self) -> bool:
+        """Is it a file that brings config, tokenizer and chat template with it?"""
+        return (self.source.member or self.source.path).endswith(".gguf")
+
+    @property
+    def reference(self) -> dict[str, str]:
+        """How steps and the lock name the file (`pih_steps.lower.files`)."""
+        if self.artifact is None:
+            return self.part("")
+        archived = self.source.kind != "hf" and self.source.member
+        return {"artifact": self.artifact.name} | ({"member": self.source.member} if archived else {})
+
+    def part(self, path: str) -> dict[str, str]:
+        """A file below this tree; the tree itself for ''."""
+        return {"tree": f"{self.tree}/{path}" if path else self.tree, "path": ""}
 
 
 def model_files(
@@ -56,7 +63,9 @@ def model_files(
         if text:
             source = parse_source(text)
             reason = profile.reason(root, "model", role)
-            files[role] = _file(role, source, reason, profile, root, (previous, pins.artifacts), pin)
+            files[role] = _file(
+                role, source, reason, profile=profile, root=root, known=(previous, pins.artifacts), pin=pin
+            )
     return files
 
 
@@ -64,6 +73,7 @@ def _file(
     role: str,
     source: Source,
     reason: str,
+    *,
     profile: Profile,
     root: Path,
     known: tuple[tuple[Artifact, ...], ...],
@@ -81,12 +91,13 @@ def _file(
         path = (profile.path.parent / source.path).resolve()
         if not path.is_file():
             raise ResolutionError(
-                f"Because {reason},\n  and there is no file {source.path} beside the profile.\n  So the model has no {role}.",
+                f"Because {reason},\n  and there is no file {source.path} beside the profile.\n"
+                f"  So the model has no {role}.",
                 fix="correct the path; it is relative to the profile",
             )
         if path.is_relative_to(root.resolve()):
             return ModelFile(role, source, None, path.relative_to(root.resolve()).as_posix(), reason)
-        return ModelFile(role, source, _own_file(source, path, profile), "", reason)
+        return ModelFile(role, source, _own_file(path, profile), "", reason)
     name = artifact_name(source)
     for artifacts in known:
         for artifact in artifacts:
@@ -104,7 +115,7 @@ def artifact_name(source: Source) -> str:
     return source.name
 
 
-def _own_file(source: Source, path: Path, profile: Profile) -> Artifact:
+def _own_file(path: Path, profile: Profile) -> Artifact:
     digest = hashlib.sha256()
     with path.open("rb") as reader:
         while piece := reader.read(1 << 20):
