@@ -1,0 +1,161 @@
+"""Starting the worker of a bundle: from its unpacked files, or by a container engine.
+
+Here, a worker is reached in one of two ways: through a socket in a private folder (`pih run`; it then has no
+network at all), or on a host's port (`pih serve`).
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+import attrs
+
+from pih.bundle.layout import Layout
+from pih_runtime.errors import WorkerError
+
+WEIGHTS_FILE = "/pih/weights/weights.safetensors"
+# /tmp is the one folder that every sandbox makes writable.
+INNER_FOLDER = "/tmp/pih"  # noqa: S108 - inside the sandbox
+SOCKET = "worker.sock"
+_LOG = "worker.log"
+_LONGEST_SOCKET = 107  # sun_path
+_GO_NAMES = {"x86_64": "amd64", "aarch64": "arm64"}  # images name processors as Go does
+_STOP_SECONDS = 12.0  # the worker gives running requests 8
+
+
+@attrs.frozen
+class Private:
+    """A socket in this folder, which is the caller's own; the worker's log goes beside it."""
+
+    folder: Path
+
+    @property
+    def address(self) -> str:
+        """Where a client on the host finds the worker."""
+        return f"unix:{self.folder / SOCKET}"
+
+
+@attrs.frozen
+class Public:
+    """A port of the host; the worker's log goes to stderr."""
+
+    host: str
+    port: int
+
+    @property
+    def address(self) -> str:
+        """Where a client finds the worker."""
+        return f"{self.host}:{self.port}"
+
+
+Listen = Private | Public
+
+
+@attrs.frozen
+class Running:
+    """A started worker. address: for `client`. terminate: ask it to stop. remove: end what is left of it."""
+
+    address: str
+    process: subprocess.Popen[bytes]
+    log: Path | None
+    terminate: Callable[[], None]
+    remove: Callable[[], None]
+
+    def alive(self) -> bool:
+        """Whether the worker still runs."""
+        return self.process.poll() is None
+
+    def last_words(self) -> str:
+        """The last lines of the worker's log where it was not on stderr."""
+        if self.log is None:
+            return ""
+        return "\n".join(self.log.read_text("utf-8", "replace").splitlines()[-5:])
+
+    def stop(self) -> int:
+        """End the worker, gently first; returns its exit code."""
+        if self.alive():
+            self.terminate()
+        try:
+            self.process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.remove()
+        return self.process.wait()
+
+
+@contextmanager
+def private_folder() -> Iterator[Private]:
+    """A folder for a worker's socket that no other user can enter."""
+    base = os.environ.get("XDG_RUNTIME_DIR") or None
+    with tempfile.TemporaryDirectory(prefix="pih-", dir=base) as outer:
+        # The worker may have another user id in its container: it must be able to write here, nobody else gets here.
+        folder = Path(outer, "s")
+        folder.mkdir()
+        folder.chmod(0o777)
+        if len(str(folder / SOCKET)) > _LONGEST_SOCKET:
+            raise WorkerError(
+                "the path of the socket is too long", where=str(folder), fix="set TMPDIR to a shorter path"
+            )
+        yield Private(folder)
+
+
+def check_host(image: Layout) -> None:
+    """Raises WorkerError where this machine cannot run the image's code."""
+    wanted = f"{image.config.get('os')}/{image.config.get('architecture')}"
+    here = f"{platform.system().lower()}/{_GO_NAMES.get(platform.machine(), platform.machine())}"
+    if wanted != here:
+        raise WorkerError(
+            f"the image is for {wanted}, this host is {here}",
+            fix="build for this host, or run it on the host that it was built for",
+        )
+
+
+def arguments_of(image: Layout) -> list[str]:
+    """The image's entry point."""
+    entry = _settings(image).get("Entrypoint")
+    if not isinstance(entry, list) or not entry or not all(isinstance(item, str) for item in entry):
+        raise WorkerError("the image has no entry point", where=str(image.path), fix="build the bundle again")
+    return entry
+
+
+def environment_of(image: Layout) -> dict[str, str]:
+    """The environment that the image gives its worker."""
+    listed = _settings(image).get("Env")
+    pairs = [item.partition("=") for item in listed if isinstance(item, str)] if isinstance(listed, list) else []
+    return {name: value for name, _, value in pairs}
+
+
+def spawn(
+    command: list[str], listen: Listen, environment: dict[str, str] | None = None, pass_fds: tuple[int, ...] = ()
+) -> tuple[subprocess.Popen[bytes], Path | None]:
+    """Start a process that Ctrl-C does not reach: the caller stops it. Its log goes where `listen` says."""
+    log = listen.folder / _LOG if isinstance(listen, Private) else None
+    with log.open("wb") if log else nullcontext() as file:
+        output = file or sys.stderr.fileno()
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            pass_fds=pass_fds,
+        )
+    return process, log
+
+
+def signal_process(process: subprocess.Popen[bytes], number: signal.Signals) -> Callable[[], None]:
+    """A function that signals the process, if it is still there."""
+    return lambda: process.send_signal(number)
+
+
+def _settings(image: Layout) -> dict[str, object]:
+    found = image.config.get("config")
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,121 @@
+"""A worker from an unpacked bundle: under bwrap, or started by its own ld.so where bwrap cannot work."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pih.build import interpreter
+from pih.build.store import Store
+from pih.bundle import run
+from pih.bundle.layout import Layout
+from pih.bundle.unpack import unpack
+
+_USER = "65532"
+
+
+@contextmanager
+def started(image: Layout, store: Store, listen: run.Listen, weights: Path | None) -> Iterator[run.Running]:
+    """The image's worker while the block runs. weights: the file where they are delivered apart."""
+    run.check_host(image)
+    root = unpack(image, store)
+    reason = bwrap_trouble()
+    if not reason:
+        worker = _under_bwrap(image, root, listen, weights)
+        try:
+            yield worker
+        finally:
+            worker.stop()
+        return
+    sys.stderr.write(f"pih: without a sandbox: {reason}\n")
+    with _root_with(root, store, weights) as own:
+        worker = _directly(image, own, listen)
+        try:
+            yield worker
+        finally:
+            worker.stop()
+
+
+def bwrap_trouble() -> str:
+    """Why bwrap cannot be used here; '' where it can."""
+    try:
+        trial = ["bwrap", "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--proc", "/proc", "true"]
+        tried = subprocess.run(trial, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return "bwrap is not installed (package bubblewrap)"
+    if tried.returncode == 0:
+        return ""
+    said = tried.stderr.strip().splitlines()
+    return f"bwrap does not work on this host ({said[-1] if said else f'exit code {tried.returncode}'})"
+
+
+def _under_bwrap(image: Layout, root: Path, listen: run.Listen, weights: Path | None) -> run.Running:
+    reader, writer = os.pipe()
+    command = ["bwrap", "--unshare-all", "--die-with-parent", "--as-pid-1", "--info-fd", str(writer)]
+    command += ["--uid", _USER, "--gid", _USER, "--cap-drop", "ALL", "--hostname", "pih"]
+    command += ["--ro-bind", str(root), "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]  # noqa: S108 - inside
+    if weights is not None:
+        command += ["--tmpfs", str(Path(run.WEIGHTS_FILE).parent), "--ro-bind", str(weights), run.WEIGHTS_FILE]
+    match listen:
+        case run.Private(folder):
+            command += ["--bind", str(folder), run.INNER_FOLDER]
+            inner = f"unix:{run.INNER_FOLDER}/{run.SOCKET}"
+        case run.Public():
+            command += ["--share-net"]
+            inner = listen.address
+    command += ["--chdir", "/", "--clearenv"]
+    for name, value in run.environment_of(image).items():
+        command += ["--setenv", name, value]
+    try:
+        process, log = run.spawn([*command, *run.arguments_of(image), "--listen", inner], listen, pass_fds=(writer,))
+    finally:
+        os.close(writer)
+    with os.fdopen(reader, "rb") as stream:
+        worker = _worker_of(stream.read())
+    # bwrap itself passes no signal on: the worker, PID 1 of its namespace, is told to stop.
+    return run.Running(listen.address, process, log, lambda: _terminate(worker), process.kill)
+
+
+def _worker_of(info: bytes) -> int | None:
+    """The worker's process id as bwrap tells it; None where bwrap ended before."""
+    try:
+        return int(json.loads(info)["child-pid"])
+    except (ValueError, LookupError):
+        return None
+
+
+def _terminate(worker: int | None) -> None:
+    if worker is not None:
+        try:
+            os.kill(worker, signal.SIGTERM)
+        except ProcessLookupError:  # it has just ended by itself
+            return
+
+
+def _directly(image: Layout, root: Path, listen: run.Listen) -> run.Running:
+    """The bundle's own Python on the bundle's own C library; the host's files are in sight."""
+    program = root / run.arguments_of(image)[0].lstrip("/")
+    command = [*interpreter.command(root), str(program), "--listen", listen.address]
+    process, log = run.spawn(command, listen, run.environment_of(image))
+    terminate = run.signal_process(process, signal.SIGTERM)
+    return run.Running(listen.address, process, log, terminate, process.kill)
+
+
+@contextmanager
+def _root_with(root: Path, store: Store, weights: Path | None) -> Iterator[Path]:
+    """The root with the weights in their place: nothing can be mounted, so it is a tree of hard links."""
+    if weights is None:
+        yield root
+        return
+    with store.workspace() as work:
+        own = work / "root"
+        shutil.copytree(root, own, symlinks=True, copy_function=os.link)
+        (own / run.WEIGHTS_FILE.lstrip("/")).symlink_to(weights.absolute())
+        yield own
