@@ -1,7 +1,7 @@
-"""Files that a step's parameters name: in a tree, an artifact, or a member of an artifact that is an archive.
+"""Files that a step's parameters name: a declared tree or artifact, or a member of one that is an archive.
 
-A reference is {"tree": NAME, "path": PATH} or {"artifact": NAME} or {"artifact": NAME, "member": PATH}; the
-archive is a wheel (zip) or an npm package (tar.gz).
+A reference is {"tree": NAME} or {"artifact": NAME}, with "member": PATH for a file inside: of a folder, of a wheel (zip),
+or of an npm package (tar.gz, whose single top folder does not count).
 """
 
 from __future__ import annotations
@@ -14,53 +14,52 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import IO, Any, TypeVar
 
 from pih_runtime.errors import BuildError
 
-Reference = Mapping[str, str]
-_FIX = "fetch the archive again"
+Reference = Mapping[str, Any]
+Paths = Mapping[str, Path]
+Found = TypeVar("Found")
+_FIX = "fetch it again"
 
 
 @contextmanager
-def opened(reference: Reference, artifacts: Mapping[str, Path], trees: Mapping[str, Path]) -> Iterator[tuple[BinaryIO, int]]:
+def opened(reference: Reference, artifacts: Paths, trees: Paths) -> Iterator[tuple[IO[bytes], int]]:
     """The file's stream, to be read forwards, and its size."""
-    path = _outer(reference, artifacts, trees)
+    path, member = _place(reference, artifacts, trees)
     try:
-        if "member" not in reference:
+        if not member:
             with path.open("rb") as file:
                 yield file, path.stat().st_size
         elif zipfile.is_zipfile(path):
-            with zipfile.ZipFile(path) as archive, archive.open(reference["member"]) as member:
-                yield cast("BinaryIO", member), archive.getinfo(reference["member"]).file_size
+            with zipfile.ZipFile(path) as wheel:
+                entry = next((item for item in wheel.infolist() if item.filename == member), None)
+                with wheel.open(_there(entry, reference)) as content:
+                    yield content, _there(entry, reference).file_size
         else:
-            with tarfile.open(path, "r:gz") as bundle:
-                entry = bundle.getmember(reference["member"])
-                content = bundle.extractfile(entry)
-                if content is None:
-                    raise BuildError("the member is no file", where=described(reference), fix=_FIX)
-                with content:
-                    yield cast("BinaryIO", content), entry.size
-    except KeyError as problem:
-        raise BuildError("the archive has no such member", where=described(reference), fix=_FIX) from problem
+            with tarfile.open(path, "r:gz") as package:
+                found = next((item for item in package if item.isfile() and _matches(item.name, member)), None)
+                yield _there(package.extractfile(_there(found, reference)), reference), _there(found, reference).size
     except (OSError, EOFError, zipfile.BadZipFile, tarfile.TarError, zlib.error) as problem:
         raise BuildError(f"cannot read: {problem}", where=described(reference), fix=_FIX) from problem
 
 
 @contextmanager
-def on_disk(reference: Reference, artifacts: Mapping[str, Path], trees: Mapping[str, Path]) -> Iterator[Path]:
+def on_disk(reference: Reference, artifacts: Paths, trees: Paths) -> Iterator[Path]:
     """The file as one on disk, for reading anywhere in it; a member is unpacked while it is needed."""
-    if "member" not in reference:
-        yield _outer(reference, artifacts, trees)
+    path, member = _place(reference, artifacts, trees)
+    if not member:
+        yield path
         return
     with tempfile.TemporaryDirectory(prefix="pih-member-") as folder:
-        path = Path(folder) / "member"
-        with opened(reference, artifacts, trees) as (stream, _), path.open("wb") as file:
+        copy = Path(folder) / "member"
+        with opened(reference, artifacts, trees) as (stream, _), copy.open("wb") as file:
             shutil.copyfileobj(stream, file, 1 << 20)
-        yield path
+        yield copy
 
 
-def read(reference: Reference, artifacts: Mapping[str, Path], trees: Mapping[str, Path]) -> bytes:
+def read(reference: Reference, artifacts: Paths, trees: Paths) -> bytes:
     """The whole file."""
     with opened(reference, artifacts, trees) as (stream, _):
         return stream.read()
@@ -68,19 +67,25 @@ def read(reference: Reference, artifacts: Mapping[str, Path], trees: Mapping[str
 
 def described(reference: Reference) -> str:
     """A reference in an error's words."""
-    if "tree" in reference:
-        return f"{reference['tree']}/{reference['path']}"
-    return "!".join([reference["artifact"], *([reference["member"]] if "member" in reference else [])])
+    outer = str(reference.get("tree") or reference.get("artifact"))
+    return f"{outer}#{reference['member']}" if reference.get("member") else outer
 
 
-def _outer(reference: Reference, artifacts: Mapping[str, Path], trees: Mapping[str, Path]) -> Path:
+def _place(reference: Reference, artifacts: Paths, trees: Paths) -> tuple[Path, str]:
+    """The path on disk, and the member of the archive there."""
+    kind, known = ("tree", trees) if "tree" in reference else ("artifact", artifacts)
     try:
-        if "tree" in reference:
-            return trees[reference["tree"]] / reference["path"]
-        return artifacts[reference["artifact"]]
+        path, member = known[reference[kind]], str(reference.get("member", ""))
     except KeyError as problem:
-        raise _undeclared(reference, problem) from problem
+        raise BuildError(f"{kind} {problem} is not declared", where="step", fix="write the lock again: pih lock") from problem
+    return (path / member, "") if path.is_dir() else (path, member)
 
 
-def _undeclared(reference: Any, problem: KeyError) -> BuildError:
-    return BuildError(f"{problem} is not declared for {dict(reference)}", where="step", fix="write the lock again: pih lock")
+def _matches(name: str, member: str) -> bool:
+    return member in (name, name.partition("/")[2])
+
+
+def _there(found: Found | None, reference: Reference) -> Found:
+    if found is None:
+        raise BuildError("the archive has no such member", where=described(reference), fix="correct the part after '#'")
+    return found

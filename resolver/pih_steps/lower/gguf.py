@@ -11,12 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from pih_runtime.errors import BuildError
 from pih_steps.lower.checkpoint import Checkpoint, Tensor
 from pih_steps.lower.formats import matrix, row_bytes, tensor_bytes
 from pih_steps.lower.gguf_names import hf_config, hf_name
+
+MAGIC = b"GGUF"
 
 # Largest figures that any real file comes near; a hostile header must not make us loop or allocate.
 MAX_ITEMS = 4_000_000
@@ -41,10 +43,10 @@ class Header:
 class _Cursor:
     """Reads little-endian values from a stream and never past the header's limit."""
 
-    def __init__(self, stream: BinaryIO, where: str) -> None:
+    def __init__(self, stream: IO[bytes], where: str) -> None:
         self.stream = stream
         self.where = where
-        self.at = 0
+        self.at = len(MAGIC)
 
     def fail(self, what: str) -> BuildError:
         return BuildError(f"bad GGUF header: {what}", where=self.where, fix=_FIX)
@@ -91,11 +93,9 @@ class _Cursor:
         raise self.fail(f"unknown array item type {item} at {self.at}")
 
 
-def read_header(stream: BinaryIO, size: int, where: str) -> Header:
-    """Parse the header of a GGUF stream of `size` bytes; raises BuildError naming what does not hold together."""
+def read_header(stream: IO[bytes], size: int, where: str) -> Header:
+    """Parse the header of a GGUF file of `size` bytes, its magic already read; raises BuildError where it is bad."""
     cursor = _Cursor(stream, where)
-    if cursor.take(4) != b"GGUF":
-        raise cursor.fail("the file does not begin with GGUF")
     if (version := cursor.number("<I")) not in (2, 3):
         raise cursor.fail(f"version {version} is not 2 or 3")
     tensor_count = cursor.count("tensors")

@@ -84,14 +84,12 @@ def _kernel(item: Mapping[str, Any]) -> Kernel:
     )
 
 
-def read_report(plugin: Path, isa: str) -> Report:
-    """The report of the plugin in this folder."""
-    path = plugin / "plugin.toml"
+def read_report(manifest: Path, isa: str) -> Report:
+    """The report of a plugin, from its plugin.toml."""
     try:
-        data = tomllib.loads(path.read_text("utf-8"))
-        report = data["report"]
+        report = tomllib.loads(manifest.read_text("utf-8"))["report"]
     except (OSError, ValueError) as problem:
-        raise BuildError(f"cannot read: {problem}", where=str(path)) from problem
+        raise BuildError(f"cannot read: {problem}", where=str(manifest)) from problem
     except KeyError:
-        raise BuildError("the plugin has no [report]", where=str(path), fix="choose a plugin with kernels") from None
-    return parse_report(report, isa, str(path))
+        raise BuildError("the plugin has no [report]", where=str(manifest), fix="choose a plugin with kernels") from None
+    return parse_report(report, isa, f"{manifest.parent.parent.name}/{manifest.parent.name}")

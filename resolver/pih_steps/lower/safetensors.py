@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from pih_runtime.errors import BuildError
 from pih_steps.lower.checkpoint import Checkpoint, Tensor
@@ -32,7 +32,7 @@ class Header:
     offsets: Mapping[str, int]
 
 
-def read_header(stream: BinaryIO, size: int, where: str) -> Header:
+def read_header(stream: IO[bytes], size: int, where: str) -> Header:
     """Parse and check the header of a file of `size` bytes."""
 
     def fail(what: str) -> BuildError:
@@ -104,33 +104,30 @@ def described_tensor(name: str, entry: Any, where: str) -> Tensor:
     return Tensor(FORMATS[dtype], tuple(shape))
 
 
-def checkpoint_of(paths: Sequence[Path], config: Mapping[str, Any]) -> Checkpoint:
-    """One checkpoint over one or several shards."""
-    home: dict[str, tuple[Path, int]] = {}
+def checkpoint_of(shards: Mapping[str, tuple[Path | None, Header]], config: Mapping[str, Any]) -> Checkpoint:
+    """One checkpoint over one or several files, by the name that errors use; path None where only the header is at hand."""
+    home: dict[str, str] = {}
     tensors: dict[str, Tensor] = {}
-    where = str(paths[0])
-    for path in paths:
-        try:
-            with path.open("rb") as file:
-                header = read_header(file, path.stat().st_size, str(path))
-        except OSError as problem:
-            raise BuildError(f"cannot read: {problem.strerror}", where=str(path)) from problem
+    for where, (_, header) in shards.items():
         for name, tensor in header.tensors.items():
             if name in tensors:
-                raise BuildError(f"tensor {name} is in {home[name][0].name} too", where=str(path), fix=_FIX)
-            tensors[name], home[name] = tensor, (path, header.offsets[name])
+                raise BuildError(f"tensor {name} is in {home[name]} too", where=where, fix=_FIX)
+            tensors[name], home[name] = tensor, where
 
     def read(name: str, start: int, stop: int) -> bytes:
-        path, offset = home[name]
-        stride = row_bytes(tensors[name].format, matrix(tensors[name].shape)[1], str(path))
+        where = home[name]
+        path, header = shards[where]
+        if path is None:
+            raise BuildError(f"the bytes of tensor {name} are not at hand", where=where, fix="fetch the whole file")
+        stride = row_bytes(tensors[name].format, matrix(tensors[name].shape)[1], where)
         with path.open("rb") as file:
-            file.seek(offset + start * stride)
+            file.seek(header.offsets[name] + start * stride)
             data = file.read((stop - start) * stride)
         if len(data) != (stop - start) * stride:
-            raise BuildError(f"the file ends inside tensor {name}", where=str(path), fix=_FIX)
+            raise BuildError(f"the file ends inside tensor {name}", where=where, fix=_FIX)
         return data
 
-    return Checkpoint(where, config, tensors, read)
+    return Checkpoint(next(iter(shards)), config, tensors, read)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,128 @@
+"""Step `model`: what turns text into ids and back: tokenizer.json, chat_template.jinja, text.json.
+
+params: files by role: tokenizer (a tokenizer.json), chat_template, generation (generation_config.json), config. A role that
+is not there is taken from the weights' GGUF file. text.json:
+    special_tokens  {"bos_token": TEXT, ...}: what chat templates call by these names
+    bos_id          the id that begins every plain text, or null
+    stop_ids        ids that end a generation
+    defaults        the model's own sampling, of temperature, top_k, top_p, min_p; temperature 0 where it does not sample
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pih_runtime.errors import BuildError
+from pih_steps.lower import files, gguf
+from pih_steps.lower.files import Paths, Reference
+from pih_steps.lower.sources import read_json
+from pih_steps.lower.tokenizer import token_id, tokenizer_json
+from pih_steps.spec import Spec, param
+
+_SAMPLING = ("temperature", "top_k", "top_p", "min_p")
+_SPECIAL = {"bos_token": "bos_token_id", "eos_token": "eos_token_id", "pad_token": "pad_token_id"}
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """The three files; what is not known yet is empty."""
+
+    tokenizer: bytes = b""
+    chat_template: bytes = b""
+    special_tokens: Mapping[str, str] | None = None
+    bos_id: int | None = None
+    stop_ids: tuple[int, ...] = ()
+    defaults: Mapping[str, float] | None = None
+
+
+def run(spec: Spec) -> None:
+    """Write the folder of three files."""
+    roles: Mapping[str, Reference] = param(spec, "files")
+    text = Text()
+    if "weights" in roles:
+        text = _of_gguf(roles["weights"], spec.artifacts, spec.trees)
+    if "tokenizer" in roles:
+        text = replace(text, tokenizer=_checked_tokenizer(roles["tokenizer"], spec.artifacts, spec.trees))
+    if "chat_template" in roles:
+        text = replace(text, chat_template=files.read(roles["chat_template"], spec.artifacts, spec.trees))
+    if "config" in roles:
+        text = _with_generation(text, read_json(roles["config"], spec.artifacts, spec.trees))
+    if "generation" in roles:
+        text = _with_generation(text, read_json(roles["generation"], spec.artifacts, spec.trees))
+    if not text.tokenizer or not text.stop_ids:
+        missing = "stop ids" if text.tokenizer else "tokenizer"
+        raise BuildError(f"the model has no {missing}", where="model", fix="give tokenizer and generation in the profile's [model]")
+    _write(text, spec)
+
+
+def _write(text: Text, spec: Spec) -> None:
+    about = {
+        "schema": 1,
+        "special_tokens": text.special_tokens or {},
+        "bos_id": text.bos_id,
+        "stop_ids": list(text.stop_ids),
+        "defaults": text.defaults or {},
+    }
+    spec.output.mkdir(parents=True, exist_ok=True)
+    (spec.output / "tokenizer.json").write_bytes(text.tokenizer)
+    (spec.output / "chat_template.jinja").write_bytes(text.chat_template)
+    (spec.output / "text.json").write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _of_gguf(weights: Reference, artifacts: Paths, trees: Paths) -> Text:
+    where = files.described(weights)
+    with files.opened(weights, artifacts, trees) as (stream, size):
+        if stream.read(4) != gguf.MAGIC:
+            raise BuildError("the weights bring no tokenizer", where=where, fix="give tokenizer in the profile's [model]")
+        metadata = gguf.read_header(stream, size, where).metadata
+    content = tokenizer_json(metadata, where)
+    tokens = metadata["tokenizer.ggml.tokens"]
+    ids = {name: token_id(metadata, key, where) for name, key in _SPECIAL.items() if name != "pad_token"}
+    ids["pad_token"] = token_id(metadata, "padding_token_id", where)
+    ids["unk_token"] = token_id(metadata, "unknown_token_id", where)
+    eos = ids["eos_token"]
+    return Text(
+        tokenizer=json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode(),
+        chat_template=str(metadata.get("tokenizer.chat_template", "")).encode(),
+        special_tokens={name: tokens[index] for name, index in ids.items() if index is not None},
+        bos_id=ids["bos_token"] if metadata.get("tokenizer.ggml.add_bos_token") is True else None,
+        stop_ids=() if eos is None else (eos,),
+    )
+
+
+def _checked_tokenizer(reference: Reference, artifacts: Paths, trees: Paths) -> bytes:
+    """The file as it is; its bytes are the model's own."""
+    data = files.read(reference, artifacts, trees)
+    try:
+        kind = json.loads(data)["model"]["type"]
+    except (ValueError, KeyError, TypeError, RecursionError) as problem:
+        raise BuildError(
+            f"not a tokenizer.json: {problem!r}", where=files.described(reference), fix="name a file of the tokenizers library"
+        ) from problem
+    if kind not in ("BPE", "Unigram", "WordPiece", "WordLevel"):
+        raise BuildError(f"a tokenizer of the unknown kind {kind!r}", where=files.described(reference), fix="name another")
+    return data
+
+
+def _with_generation(text: Text, config: Mapping[str, Any]) -> Text:
+    """Ids and sampling that a config.json or generation_config.json says; what it does not say stays."""
+    content = {item["id"]: item["content"] for item in json.loads(text.tokenizer).get("added_tokens", ())} if text.tokenizer else {}
+    special = dict(text.special_tokens or {})
+    stop_ids = text.stop_ids
+    for name, key in _SPECIAL.items():
+        value = config.get(key)
+        ids = value if isinstance(value, list) else [value] if value is not None else []
+        if not all(type(item) is int and item >= 0 for item in ids):
+            raise BuildError(f"{key} is {value!r}, not an id or a list of ids", where="generation config", fix="fetch it again")
+        if ids and ids[0] in content:
+            special[name] = content[ids[0]]
+        if ids and name == "eos_token":
+            stop_ids = tuple(ids)
+    defaults = dict(text.defaults or {})
+    defaults |= {key: config[key] for key in _SAMPLING if isinstance(config.get(key), (int, float))}
+    if config.get("do_sample") is False:
+        defaults = {"temperature": 0.0}
+    return replace(text, special_tokens=special, stop_ids=stop_ids, defaults=defaults)
