@@ -63,6 +63,18 @@ def fetch(
         _report(failed)
 
 
+def one(
+    store: Store, *, lock_folder: Path, environment: Mapping[str, str], offline: bool, listener: Listener
+) -> Callable[[Artifact], Path]:
+    """A function: artifact → its file in the store, fetched if it is not there."""
+
+    def bring(artifact: Artifact) -> Path:
+        fetch([artifact], store, lock_folder=lock_folder, environment=environment, offline=offline, listener=listener)
+        return store.path(artifact.sha256)
+
+    return bring
+
+
 def _from_file(artifact: Artifact, store: Store, lock_folder: Path, listener: Listener) -> bool:
     """A file of the user's own, named by a path relative to the lock: needs no network."""
     for text in artifact.purls:

@@ -35,9 +35,7 @@ def fetch(
     return _download((wanted.name, wanted.version, purl.qualifier(wanted, "file_name")), folder, environment, advanced)
 
 
-def pin_hf(
-    repository: str, revision: str, file_name: str, store: Store, environment: Mapping[str, str], *, licence: str
-) -> Artifact:
+def pin_hf(repository: str, revision: str, file_name: str, store: Store, environment: Mapping[str, str]) -> Artifact:
     """One file at a revision, downloaded into the store. revision: a commit, so that it stays what it is."""
     with store.workspace() as folder:
         path = _download((repository, revision, file_name), folder, environment, lambda _: None)
@@ -45,7 +43,7 @@ def pin_hf(
         digest = store.add_file(path)
     purls = (purl.render("huggingface", repository, revision, {"file_name": file_name}),)
     name = f"{repository.rpartition('/')[2].lower()}/{file_name}"
-    return Artifact(name, revision, "hf", digest, size, purls, licence, ())
+    return Artifact(name, revision, "hf", digest, size, purls, "NOASSERTION", ())
 
 
 def _download(
