@@ -10,7 +10,7 @@ LONGEST_HOLD = 16
 
 
 class DecodeStream:
-    """Decodes a window of ids: the last delivered piece, since some decoders look at what came before, and what is new."""
+    """Decodes a window of ids: the last delivered piece too, since some decoders look at what came before."""
 
     def __init__(self, decode: Callable[[list[int]], str]) -> None:
         self._decode = decode
