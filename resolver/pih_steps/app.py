@@ -17,7 +17,8 @@ LIB = "pih/lib"
 LAUNCHER = """\
 #!/usr/bin/python3 -IB
 import os, sys
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../pih/lib"))
+root = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
+sys.path.insert(0, os.path.join(root, "pih/lib"))
 from pih_runtime.worker import main
 sys.exit(main(sys.argv[1:]))
 """

@@ -1,14 +1,14 @@
 """Step `image`: the layers and the deployment's own files to one OCI image layout.
 
-Inputs: steps base, wheels, app; of the deployment plan, kernels, model, and weights where they are embedded.
-Layers lie in the order of how seldom they change. Params: name, tag ('repository:tag'), port, architecture
-('amd64'), and components: which plugin each of kernels, model and plan is of.
+Inputs: steps base, wheels and app; of the deployment plan, model, kernels where it has a pack, and weights where
+they are embedded; tree `lock`. Params: name, arch. Layers lie in the order of how seldom they change.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,27 +16,62 @@ from pih_runtime.errors import BuildError
 from pih_steps import layer, oci, tar
 from pih_steps.spec import Spec, param
 
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 USER = "65532:65532"
 ENVIRONMENT = ("PATH=/usr/bin", "LANG=C.UTF-8", "PYTHONUTF8=1", "PYTHONDONTWRITEBYTECODE=1")
 LOCK = "/pih/lock.json"
 WEIGHTS = "pih/weights/weights.safetensors"
 _BELOW = ("base", "wheels", "app")
+_NAME = re.compile(r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*")
 
 
 def run(spec: Spec) -> None:
     """Write the layout."""
-    layout = spec.output
+    layout, lock, name = spec.output, _lock(spec), _name(spec)
     oci.create(layout)
     layers = [oci.add_gzip_layer(layout, _step(spec, step) / "layer.tar.gz", step) for step in _BELOW]
     lines: list[dict[str, Any]] = []
     for step in _BELOW:
         lines += json.loads((_step(spec, step) / "files.json").read_bytes())
-    own, weights = _deployment(spec), _weights(spec)
+    own, weights = _deployment(spec, lock), _weights(spec)
     lines += [layer.describe(file) for file in (*own, *weights)]
-    bundle = tar.Entry("pih/bundle.json", _bundle(param(spec, "name"), lines))
+    bundle = tar.Entry("pih/bundle.json", _bundle(name, lines))
     layers.append(_compressed(layout, [*(file.entry for file in own), bundle]))
     layers += [_uncompressed(layout, file.entry) for file in weights]
-    oci.add_image(layout, layers, _config(spec), param(spec, "architecture"), param(spec, "tag"))
+    oci.add_image(layout, layers, _config(name, lock), _architecture(spec), f"localhost/pih/{name}:{lock['pih']}")
+
+
+def _lock(spec: Spec) -> dict[str, Any]:
+    if "lock" not in spec.trees:
+        raise BuildError("the step has no tree 'lock'", fix="write the lock again: pih lock")
+    return dict(json.loads(spec.trees["lock"].read_bytes()))
+
+
+def _name(spec: Spec) -> str:
+    name = str(param(spec, "name"))
+    if not _NAME.fullmatch(name):
+        raise BuildError(
+            f"an image cannot be named {name!r}",
+            fix="give the deployment a name of lower-case letters and digits, with '.', '_' or '-' between them",
+        )
+    return name
+
+
+def _architecture(spec: Spec) -> str:
+    arch = param(spec, "arch")
+    if arch not in ARCHITECTURES:
+        raise BuildError(f"no image for architecture {arch!r}", fix=f"one of {', '.join(sorted(ARCHITECTURES))}")
+    return ARCHITECTURES[arch]
+
+
+def _provider(lock: dict[str, Any], capability: str) -> str:
+    """The plugin that the lock picked for a capability."""
+    providers = [plugin["id"] for plugin in lock["plugins"] if capability in plugin["provides"]]
+    if len(providers) != 1:
+        raise BuildError(
+            f"the lock has {len(providers)} plugins for {capability}", fix="write the lock again: pih lock"
+        )
+    return str(providers[0])
 
 
 def _step(spec: Spec, name: str) -> Path:
@@ -46,21 +81,22 @@ def _step(spec: Spec, name: str) -> Path:
         raise BuildError(f"the image has no step {name!r} to take from", fix="write the lock again: pih lock") from None
 
 
-def _deployment(spec: Spec) -> list[layer.File]:
+def _deployment(spec: Spec, lock: dict[str, Any]) -> list[layer.File]:
     """The small files that make the image this deployment."""
-    components: dict[str, str] = param(spec, "components")
-    files = [("plan.json", "plan", _step(spec, "plan"), "the model, lowered for this deployment")]
+    decoder, text = _provider(lock, "model.decoder"), _provider(lock, "model.text")
+    files = [("plan.json", _step(spec, "plan"), decoder, "the model, lowered for this deployment")]
     if "kernels" in spec.steps:
-        files.append(("kernels/pack.so", "kernels", spec.steps["kernels"], "the kernels that the plan calls"))
+        pack = _provider(lock, "kernels.pack")
+        files.append(("kernels/pack.so", spec.steps["kernels"], pack, "the kernels that the plan calls"))
     model = _step(spec, "model")
     files += [
-        (f"model/{path.relative_to(model).as_posix()}", "model", path, "tokenizer and chat template of the model")
+        (f"model/{path.relative_to(model).as_posix()}", path, text, "tokenizer and chat template of the model")
         for path in sorted(model.rglob("*"))
         if path.is_file()
     ]
     return [
-        layer.File(tar.Entry(f"pih/{name}", path.read_bytes()), components[step], reason)
-        for name, step, path, reason in files
+        layer.File(tar.Entry(f"pih/{name}", path.read_bytes()), component, reason)
+        for name, path, component, reason in files
     ]
 
 
@@ -107,14 +143,13 @@ def _uncompressed(layout: Path, entry: tar.Entry) -> oci.Layer:
     return oci.Layer(blob, blob.digest, "weights")
 
 
-def _config(spec: Spec) -> dict[str, Any]:
-    name = param(spec, "name")
+def _config(name: str, lock: dict[str, Any]) -> dict[str, Any]:
     return {
         "Entrypoint": ["/usr/bin/pih-worker"],
         "User": USER,
         "Env": list(ENVIRONMENT),
         "WorkingDir": "/",
-        "ExposedPorts": {f"{param(spec, 'port')}/tcp": {}},
+        "ExposedPorts": {f"{lock['service']['port']}/tcp": {}},
         "StopSignal": "SIGTERM",
-        "Labels": {"org.opencontainers.image.title": name},
+        "Labels": {"org.opencontainers.image.title": name, "org.opencontainers.image.version": lock["pih"]},
     }
