@@ -12,15 +12,16 @@ INTERPRETER_BYTES = 24_000_000
 
 
 def budget_of(lowered: Lowered, plugins: tuple[Manifest, ...], target: Target) -> Budget:
-    """The sums; `check` judges them."""
+    """The sums; `check` judges them. Activations: the arena, and scratch for each thread."""
     host = INTERPRETER_BYTES + sum(plugin.runtime.host_bytes for plugin in plugins if plugin.runtime is not None)
+    activations = lowered.arena + lowered.scratch * target.threads
     return Budget(
         weights=lowered.weights,
         kv=lowered.kv,
-        activations=lowered.activations,
+        activations=activations,
         spill=0,
         host=host,
-        total=lowered.weights + lowered.kv + lowered.activations + host,
+        total=lowered.weights + lowered.kv + activations + host,
         limit=target.memory_bytes,
     )
 

@@ -12,12 +12,13 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from pih.catalog import Manifest
-from pih.lock import BuildGraph, Step, Target
+from pih.lock import BuildGraph, Step
 from pih.profile import Profile
 from pih.resolve.artifacts import BASE, COMPILER, TOOLS
-from pih.resolve.lowering import Lowered, Lowering, inputs
+from pih.resolve.lowering import Lowered, inputs, pack_of, provider, references
 from pih.resolve.model import ModelFile
 from pih.resolve.programs import program
+from pih.resolve.solve import Solution
 from pih.structure import unstructure
 
 KERNELS_INCLUDE = "kernels/include"
@@ -25,95 +26,89 @@ _OCI_ARCH = {"x86_64": "amd64"}
 
 
 def build_graph(
-    *,
     profile: Profile,
-    plugins: tuple[Manifest, ...],
+    solution: Solution,
     files: Mapping[str, ModelFile],
-    lowering: Lowering,
+    plan: Mapping[str, Any],
     lowered: Lowered,
-    target: Target,
 ) -> BuildGraph:
-    """The steps of one deployment; the last is the image. Separate weights are a step that the image does not take."""
-    name, service = profile.name, profile.intent.service
-    wheels = _bundle_wheels(plugins)
+    """The steps of one deployment; the last is the image. plan: the parameters of its lowering.
+
+    Weights that are delivered separately are a step that the image does not take.
+    """
+    wheels = _bundle_wheels(solution)
     packages = {"runtime/pih_runtime": "pih"} | {
-        f"plugins/{plugin.id}/{plugin.runtime.package}": plugin.id for plugin in plugins if plugin.runtime is not None
+        f"plugins/{plugin.id}/{plugin.runtime.package}": plugin.id
+        for plugin in solution.plugins
+        if plugin.runtime is not None
     }
-    text = next(plugin.id for plugin in plugins if "model.text" in plugin.provides)
+    pack = pack_of(solution)
     steps = [
         # packages: tree → component
         _step("imports", params={"packages": packages}, artifacts=wheels, trees=tuple(packages)),
         _step("wheels", artifacts=wheels, steps=("imports",)),
         _step("base", artifacts=BASE, steps=("imports", "wheels")),
         _step("app", params={"packages": packages}, trees=(*packages, "lock")),
-        _plan(lowering, lowered),
-        _weights(lowering),
+        _plan(plan, lowered),
+        _weights(files),
         _model(files),
     ]
     taken = ["base", "wheels", "app", "plan", "model"]
-    if lowered.bindings and lowering.pack.startswith("plugins/kernels/"):
-        steps.append(_kernels(lowering, lowered))
+    components = {
+        "plan": provider(solution, "model.decoder").id,
+        "model": provider(solution, "model.text").id,
+    }
+    if pack.kind == "kernels":
+        steps.append(_kernels(plan, pack, lowered))
         taken.append("kernels")
+        components["kernels"] = pack.id
     if profile.intent.weights.delivery == "embed":
         taken.append("weights")
     params = {
-        "name": name,
-        "tag": f"pih/{name}:latest",
-        "port": service.port,
-        "architecture": _OCI_ARCH[target.arch],
-        # which plugin each of the deployment's own files is of
-        "components": {
-            "plan": lowering.decoder.removeprefix("plugins/"),
-            "kernels": lowering.pack.removeprefix("plugins/"),
-            "model": text,
-        },
+        "name": profile.name,
+        "tag": f"pih/{profile.name}:latest",
+        "port": profile.intent.service.port,
+        "architecture": _OCI_ARCH[profile.intent.target.arch],
+        "components": components,  # which plugin each of the deployment's own files is of
     }
     steps.append(_step("image", params=params, steps=tuple(taken)))
     return BuildGraph(interpreter=BASE, steps=tuple(steps))
 
 
-def _plan(lowering: Lowering, lowered: Lowered) -> Step:
-    limits = lowering.limits
-    params = {
-        "checkpoint": lowering.described,
-        "model": lowering.decoder,
-        "kernels": lowering.pack,
-        "isa": lowering.isa,
-        "limits": {"tokens": limits.tokens, "seqs": limits.batch, "context": limits.context},
-        "kv_dtype": limits.kv_dtype,
-        "page_size": lowering.page_size,
-        "expected_plan_sha256": lowered.plan.sha256,
-    }
-    artifacts, trees = inputs(lowering.described)
-    tools = TOOLS if lowering.described["format"] == "synthetic" else ()
-    return _step("plan", params=params, artifacts=artifacts, trees=(lowering.decoder, lowering.pack, *trees), tools=tools)
+def _plan(params: Mapping[str, Any], lowered: Lowered) -> Step:
+    artifacts, trees = inputs(params)
+    complete = {**params, "expected_plan_sha256": lowered.plan.sha256}
+    return _step("plan", params=complete, artifacts=artifacts, trees=trees)
 
 
-def _weights(lowering: Lowering) -> Step:
-    artifacts, trees = inputs(lowering.checkpoint)
-    params = {"checkpoint": lowering.checkpoint}
+def _weights(files: Mapping[str, ModelFile]) -> Step:
+    """params: files by role."""
+    params = {"files": references(files, ("weights", "config"))}
+    artifacts, trees = inputs(params)
     return _step("weights", params=params, artifacts=artifacts, trees=trees, steps=("plan",), tools=TOOLS)
 
 
 def _model(files: Mapping[str, ModelFile]) -> Step:
     """params: files by role; where the weights are a GGUF file, what no role names is taken from it."""
-    roles = [role for role in ("tokenizer", "chat_template", "generation", "config") if role in files]
-    if files["weights"].is_gguf:
-        roles.append("weights")
-    params = {"files": {role: files[role].reference for role in roles}}
+    named = references(files, ("tokenizer", "chat_template", "generation", "config"))
+    weights = files["weights"]
+    if weights.is_gguf:
+        named["weights"] = weights.reference
+    if weights.source.kind == "synthetic":
+        named["config"] = {"tree": f"{weights.tree}/config.json"}
+    params = {"files": named}
     artifacts, trees = inputs(params)
     return _step("model", params=params, artifacts=artifacts, trees=trees)
 
 
-def _kernels(lowering: Lowering, lowered: Lowered) -> Step:
+def _kernels(params: Mapping[str, Any], pack: Manifest, lowered: Lowered) -> Step:
     """params: isa, bindings as in the lock. Trees: the headers that every kernel shares, and the sources."""
-    params = {"isa": lowering.isa, "bindings": unstructure(lowered.bindings)}
-    sources = lowering.pack.removeprefix("plugins/")
-    return _step("kernels", params=params, artifacts=(COMPILER,), trees=(KERNELS_INCLUDE, sources))
+    own = {"isa": params["isa"], "bindings": unstructure(lowered.bindings)}
+    return _step("kernels", params=own, artifacts=(COMPILER,), trees=(KERNELS_INCLUDE, pack.id))
 
 
-def _bundle_wheels(plugins: tuple[Manifest, ...]) -> tuple[str, ...]:
-    named = [name for plugin in plugins if plugin.runtime is not None for name in plugin.runtime.wheels]
+def _bundle_wheels(solution: Solution) -> tuple[str, ...]:
+    named = [name for plugin in solution.plugins if plugin.runtime is not None for name in plugin.runtime.wheels]
     return tuple(sorted({canonicalize_name(name) for name in named}))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import attrs
 
@@ -12,7 +13,7 @@ from pih.lock import Limits, Lock, Plugin, ProfileRef, Requirement, RuntimeHalf,
 from pih.pins import Pins
 from pih.profile import Profile
 from pih.resolve import artifacts, budget, explain, graph
-from pih.resolve.lowering import Fetch, lower, lowering_of
+from pih.resolve.lowering import Fetch, lower, pack_of, plan_params
 from pih.resolve.model import ModelFile, Pin, model_files
 from pih.resolve.solve import DeadEnd, Need, Solution, solve, start_order
 from pih.resolve.target import misfit, target_of
@@ -46,8 +47,8 @@ def lock(
     )
     chosen = artifacts.choose(wanted, files.values(), pins, held)
     limits = Limits(**unstructure(intent.limits))
-    lowering = lowering_of(solution, files, target.isa, limits)
-    lowered = lower(lowering, files, root, fetch)
+    plan = plan_params(solution, files, target.isa, limits)
+    lowered = lower(plan, files, pack_of(solution).report, root, fetch)
     budgeted = budget.budget_of(lowered, solution.plugins, target)
     budget.check(budgeted, limits, profile.reason(root, "target", "memory"))
     return Lock(
@@ -67,14 +68,7 @@ def lock(
         budget=budgeted,
         plan=lowered.plan,
         artifacts=chosen,
-        build=graph.build_graph(
-            profile=profile,
-            plugins=solution.plugins,
-            files=files,
-            lowering=lowering,
-            lowered=lowered,
-            target=target,
-        ),
+        build=graph.build_graph(profile, solution, files, plan, lowered),
     )
 
 
@@ -118,7 +112,7 @@ def _plugin(plugin: Manifest, reasons: tuple[str, ...], solution: Solution) -> P
     )
 
 
-def _described(file: ModelFile) -> dict[str, object]:
+def _described(file: ModelFile) -> dict[str, Any]:
     return {"source": file.source.text, **file.reference}
 
 

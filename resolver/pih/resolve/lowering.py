@@ -11,94 +11,93 @@ from typing import Any
 
 import attrs
 
-from pih.catalog import Manifest
+from pih.catalog import Manifest, Report
 from pih.lock import Artifact, Binding, Limits, PlanRef
 from pih.resolve.model import ModelFile
 from pih.resolve.solve import Solution
-from pih.structure import structure
-from pih_runtime import plan as plans
+from pih.structure import structure, unstructure
 from pih_runtime.errors import BuildError, ResolutionError
 
 Fetch = Callable[[Artifact], Path]
 
 
 @attrs.frozen
-class Lowering:
-    """What lowering is done with. decoder, pack: plugin folders of the source tree. checkpoint: as `pih_steps.lower.sources` reads it.
-
-    described: what of the checkpoint the plan needs; without the weights' bytes where a tensor table says enough.
-    """
-
-    decoder: str
-    pack: str
-    isa: str
-    limits: Limits
-    checkpoint: dict[str, Any]
-    described: dict[str, Any]
-    page_size: int
-
-
-@attrs.frozen
 class Lowered:
-    """The decisions that follow from a plan; bytes of weights, caches and the arena."""
+    """The decisions that follow from a plan. Bytes: of weights, of caches, of the arena, of scratch for one thread."""
 
     plan: PlanRef
     bindings: tuple[Binding, ...]
     weights: int
     kv: int
-    activations: int
+    arena: int
+    scratch: int
 
 
-def lowering_of(solution: Solution, files: Mapping[str, ModelFile], isa: str, limits: Limits) -> Lowering:
-    """What to lower, from the chosen plugins and the model's files."""
-    from pih_steps.lower import PAGE_SIZE
+def plan_params(solution: Solution, files: Mapping[str, ModelFile], isa: str, limits: Limits) -> dict[str, Any]:
+    """The parameters of the `plan` step, but for the digest that it must find.
 
+    The weights' own bytes are left out where a tensor table says enough.
+    """
     decoder = provider(solution, "model.decoder")
-    pack = provider(solution, "kernels.pack") or provider(solution, "backend.device")
-    assert decoder is not None
-    assert pack is not None
-    checkpoint, described = _checkpoint(files)
-    return Lowering(f"plugins/{decoder.id}", f"plugins/{pack.id}", isa, limits, checkpoint, described, PAGE_SIZE)
-
-
-def lower(lowering: Lowering, files: Mapping[str, ModelFile], root: Path, fetch: Fetch) -> Lowered:
-    """Lower the model; raises ResolutionError where config, tensors, limits and kernels do not go together."""
-    from pih_steps import lower as lowerer
-    from pih_steps.lower import sources
-    from pih_steps.lower.plugin import load_graph
-
-    needed = set(_names(lowering.described, "artifact"))
-    artifacts = {
-        file.artifact.name: fetch(file.artifact)
-        for file in files.values()
-        if file.artifact is not None and file.artifact.name in needed
+    assert decoder.build is not None
+    roles = ("tensors", "config") if "tensors" in files else ("weights", "config")
+    return {
+        "model": {"package": f"plugins/{decoder.id}/{decoder.build.package}", "entry": decoder.build.entry},
+        "pack": f"plugins/{pack_of(solution).id}/plugin.toml",
+        "isa": isa,
+        "limits": unstructure(limits),
+        "files": references(files, roles),
     }
-    trees = {name: root / name for name in _names(lowering.described, "tree")}
-    limits = plans.Limits(lowering.limits.tokens, lowering.limits.batch, lowering.limits.context)
+
+
+def lower(params: Mapping[str, Any], files: Mapping[str, ModelFile], report: Report, root: Path, fetch: Fetch) -> Lowered:
+    """Lower the model; raises ResolutionError where config, tensors, limits and kernels do not go together."""
+    from pih_steps.lower import plan_sha256
+    from pih_steps.plan import lowered
+
+    wanted, trees = inputs(params)
+    known = {file.artifact.name: file.artifact for file in files.values() if file.artifact is not None}
     try:
-        lowered = lowerer.lower(
-            sources.described(lowering.described, artifacts, trees),
-            load_graph(root / lowering.decoder),
-            lowerer.read_report(root / lowering.pack, lowering.isa),
-            limits,
-            lowering.limits.kv_dtype,
-            lowering.page_size,
+        result = lowered(
+            params, {name: fetch(known[name]) for name in wanted}, {name: root / name for name in trees}
         )
     except BuildError as problem:
         raise ResolutionError(problem.what, where=problem.where, fix=problem.fix) from problem
-    plan = lowered.plan
+    plan = result.plan
+    bindings = tuple(_binding(bound) for bound in result.bindings)
     return Lowered(
-        plan=PlanRef(sha256=lowerer.plan_sha256(plan), calls=len(plan.calls)),
-        bindings=tuple(_binding(bound) for bound in lowered.bindings),
+        plan=PlanRef(sha256=plan_sha256(plan), calls=len(plan.calls)),
+        bindings=bindings,
         weights=plan.weight_bytes,
         kv=plan.cache_bytes,
-        activations=plan.arena_bytes,
+        arena=plan.arena_bytes,
+        scratch=max((_scratch(binding, report) for binding in bindings), default=0),
     )
 
 
-def provider(solution: Solution, capability: str) -> Manifest | None:
-    """The chosen plugin that serves a capability."""
-    return next((plugin for plugin in solution.plugins if capability in plugin.provides), None)
+def provider(solution: Solution, capability: str) -> Manifest:
+    """The chosen plugin that serves a capability which every deployment has."""
+    return next(plugin for plugin in solution.plugins if capability in plugin.provides)
+
+
+def pack_of(solution: Solution) -> Manifest:
+    """Whose kernels the plan is bound to: the kernel pack, or a backend that runs every op itself."""
+    packs = [plugin for plugin in solution.plugins if plugin.kind == "kernels"]
+    return packs[0] if packs else provider(solution, "backend.device")
+
+
+def references(files: Mapping[str, ModelFile], roles: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    """Those of the roles that there are, as steps name files."""
+    return {role: files[role].reference for role in roles if role in files}
+
+
+def inputs(params: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(artifacts, trees) that a step's parameters refer to."""
+    places = list(params.get("files", {}).values())
+    trees = {place["tree"] for place in places if "tree" in place}
+    if "model" in params:
+        trees |= {params["model"]["package"], params["pack"]}
+    return tuple(sorted({place["artifact"] for place in places if "artifact" in place})), tuple(sorted(trees))
 
 
 def _binding(bound: Any) -> Binding:
@@ -106,33 +105,7 @@ def _binding(bound: Any) -> Binding:
     return structure({**fields, "constants": dict(fields["constants"])}, Binding)
 
 
-def _checkpoint(files: Mapping[str, ModelFile]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The checkpoint with its bytes, and as the plan needs it."""
-    weights = files["weights"]
-    if weights.source.kind == "synthetic":
-        config, tensors = (weights.part(name) for name in ("config.json", "tensors.json"))
-        synthetic = {"format": "synthetic", "config": config, "tensors": tensors, "seed": weights.source.seed}
-        return synthetic, synthetic
-    if weights.is_gguf:
-        gguf = {"format": "gguf", "file": weights.reference}
-        return gguf, gguf
-    config = files["config"].reference
-    whole = {"format": "safetensors", "files": [weights.reference], "config": config}
-    if "tensors" in files:
-        return whole, {"format": "description", "config": config, "tensors": files["tensors"].reference}
-    return whole, whole
-
-
-def _names(data: Any, key: str) -> list[str]:
-    """Every value of `key` in nested parameters: the artifacts or trees that they refer to."""
-    if isinstance(data, dict):
-        own = [data[key]] if isinstance(data.get(key), str) else []
-        return own + [name for item in data.values() for name in _names(item, key)]
-    if isinstance(data, list):
-        return [name for item in data for name in _names(item, key)]
-    return []
-
-
-def inputs(parameters: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(artifacts, trees) that a step's parameters refer to."""
-    return tuple(sorted(set(_names(parameters, "artifact")))), tuple(sorted(set(_names(parameters, "tree"))))
+def _scratch(binding: Binding, report: Report) -> int:
+    """Bytes of private scratch that a thread needs for this kernel; the report counts float32 values."""
+    kernel = next(kernel for kernel in report.kernel if kernel.template == binding.template)
+    return 4 * sum(binding.constants[name] * values for name, values in kernel.scratch.items())

@@ -9,6 +9,7 @@ import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import attrs
 from packaging.utils import canonicalize_name
@@ -41,16 +42,12 @@ class ModelFile:
         return (self.source.member or self.source.path).endswith(".gguf")
 
     @property
-    def reference(self) -> dict[str, str]:
-        """How steps and the lock name the file (`pih_steps.lower.files`)."""
-        if self.artifact is None:
-            return self.part("")
-        archived = self.source.kind != "hf" and self.source.member
-        return {"artifact": self.artifact.name} | ({"member": self.source.member} if archived else {})
-
-    def part(self, path: str) -> dict[str, str]:
-        """A file below this tree; the tree itself for ''."""
-        return {"tree": f"{self.tree}/{path}" if path else self.tree, "path": ""}
+    def reference(self) -> dict[str, Any]:
+        """How steps name it (`pih_steps.lower.files`); made-up weights by their folder and seed."""
+        if self.source.kind == "synthetic":
+            return {"tree": self.tree, "seed": self.source.seed}
+        place = {"artifact": self.artifact.name} if self.artifact else {"tree": self.tree}
+        return place | ({"member": self.source.member} if self.source.member and self.source.kind != "hf" else {})
 
 
 def model_files(

@@ -1,14 +1,32 @@
 """Which files of the step program each step imports: declared inputs, like everything a step reads.
 
-A table and not a search, so that a lock does not depend on the text of the code; a test compares it
-with the imports that the code has.
+So an edit of the kernel compiler does not pack weights again. A table and not a search, so that a lock does not
+depend on the text of the code; a test compares it with the imports that the code has.
 """
 
 from __future__ import annotations
 
-_COMMON = ("resolver/pih_steps", "runtime/pih_runtime")
+_EVERY = ("__init__", "__main__", "spec")
+_LAYERS = ("layer", "tar")
+_MODULES = ("closure", "pyc")
+_STEPS: dict[str, tuple[str, ...]] = {
+    "app": ("app", *_LAYERS, *_MODULES),
+    "base": ("base", "deb", "elf", "stdlib", *_LAYERS, *_MODULES),
+    "image": ("image", "oci", *_LAYERS),
+    "imports": ("app", "elf", "imports", "wheels", *_LAYERS, *_MODULES),
+    "kernels": ("kernels",),
+    "model": ("model", "lower"),
+    "plan": ("plan", "lower"),
+    "weights": ("weights", "lower"),
+    "wheels": ("elf", "wheels", *_LAYERS, *_MODULES),
+}
+_RUNTIME = ("__init__", "errors")
+_RUNTIME_OF_LOWERING = (*_RUNTIME, "ops", "plan")
+_PACKAGES = frozenset({"lower"})
 
 
-def program(run: str) -> tuple[str, ...]:  # noqa: ARG001 - one answer for all until steps are told apart
-    """Trees of the program that runs this step."""
-    return _COMMON
+def program(run: str) -> tuple[str, ...]:
+    """Files and folders of the program that runs this step."""
+    runtime = _RUNTIME_OF_LOWERING if "lower" in _STEPS[run] else _RUNTIME
+    steps = [f"resolver/pih_steps/{name}" + ("" if name in _PACKAGES else ".py") for name in (*_EVERY, *_STEPS[run])]
+    return tuple(sorted(steps) + [f"runtime/pih_runtime/{name}.py" for name in runtime])
