@@ -15,25 +15,25 @@ __all__ = ["start"]
 
 
 def start(context: Context) -> ModelText:
-    """Load tokenizer.json, chat_template.jinja (where the model has one) and text.json."""
+    """Load tokenizer.json, chat_template.jinja (empty where the model has none) and text.json."""
     folder = context.root / "model"
-    settings = _settings(folder / "text.json")
-    template = folder / "chat_template.jinja"
+    about = _about(folder / "text.json")
+    template = (folder / "chat_template.jinja").read_text()
     try:
         return ModelText(
             tokenizer=load_tokenizer(folder / "tokenizer.json"),
-            template=ChatTemplate(template.read_text(), settings["template_variables"]) if template.exists() else None,
-            stop_ids=frozenset(settings["stop_ids"]),
-            bos=[settings["bos_id"]] if settings["add_bos"] else [],
-            defaults=settings["defaults"],
+            template=ChatTemplate(template, about["special_tokens"]) if template else None,
+            stop_ids=frozenset(about["stop_ids"]),
+            bos=[] if about["bos_id"] is None else [about["bos_id"]],
+            defaults=about["defaults"],
         )
     except KeyError as problem:
         raise WorkerError(f"lacks the key {problem}", where=str(folder / "text.json")) from problem
 
 
-def _settings(path: Path) -> dict[str, Any]:
+def _about(path: Path) -> dict[str, Any]:
     try:
-        settings: dict[str, Any] = json.loads(path.read_bytes())
+        about: dict[str, Any] = json.loads(path.read_bytes())
     except (OSError, ValueError) as problem:
         raise WorkerError(f"cannot read: {problem}", where=str(path), fix="build the bundle again") from problem
-    return settings
+    return about
