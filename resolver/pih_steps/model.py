@@ -2,10 +2,10 @@
 
 params: files by role: tokenizer (a tokenizer.json), chat_template, generation (generation_config.json), config. A role that
 is not there is taken from the weights' GGUF file. text.json:
-    special_tokens  {"bos_token": TEXT, ...}: what chat templates call by these names
-    bos_id          the id that begins every plain text, or null
-    stop_ids        ids that end a generation
-    defaults        the model's own sampling, of temperature, top_k, top_p, min_p; temperature 0 where it does not sample
+    template_variables  {"bos_token": TEXT, ...}: what chat templates call by these names
+    bos_id, add_bos     the id that begins a text, or null, and whether every plain text begins with it
+    stop_ids            ids that end a generation
+    defaults            the model's own sampling, of temperature, top_k, top_p, min_p; temperature 0 where it does not sample
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pih_runtime.errors import BuildError
-from pih_steps.lower import files, gguf
+from pih_steps.lower import files
 from pih_steps.lower.files import Paths, Reference
-from pih_steps.lower.sources import read_json
+from pih_steps.lower.sources import read_gguf, read_json
 from pih_steps.lower.tokenizer import token_id, tokenizer_json
 from pih_steps.spec import Spec, param
 
@@ -32,7 +32,7 @@ class Text:
 
     tokenizer: bytes = b""
     chat_template: bytes = b""
-    special_tokens: Mapping[str, str] | None = None
+    template_variables: Mapping[str, str] | None = None
     bos_id: int | None = None
     stop_ids: tuple[int, ...] = ()
     defaults: Mapping[str, float] | None = None
@@ -61,8 +61,9 @@ def run(spec: Spec) -> None:
 def _write(text: Text, spec: Spec) -> None:
     about = {
         "schema": 1,
-        "special_tokens": text.special_tokens or {},
+        "template_variables": text.template_variables or {},
         "bos_id": text.bos_id,
+        "add_bos": text.bos_id is not None,
         "stop_ids": list(text.stop_ids),
         "defaults": text.defaults or {},
     }
@@ -74,10 +75,7 @@ def _write(text: Text, spec: Spec) -> None:
 
 def _of_gguf(weights: Reference, artifacts: Paths, trees: Paths) -> Text:
     where = files.described(weights)
-    with files.opened(weights, artifacts, trees) as (stream, size):
-        if stream.read(4) != gguf.MAGIC:
-            raise BuildError("the weights bring no tokenizer", where=where, fix="give tokenizer in the profile's [model]")
-        metadata = gguf.read_header(stream, size, where).metadata
+    metadata = read_gguf(weights, artifacts, trees).metadata
     content = tokenizer_json(metadata, where)
     tokens = metadata["tokenizer.ggml.tokens"]
     ids = {name: token_id(metadata, key, where) for name, key in _SPECIAL.items() if name != "pad_token"}
@@ -87,7 +85,7 @@ def _of_gguf(weights: Reference, artifacts: Paths, trees: Paths) -> Text:
     return Text(
         tokenizer=json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode(),
         chat_template=str(metadata.get("tokenizer.chat_template", "")).encode(),
-        special_tokens={name: tokens[index] for name, index in ids.items() if index is not None},
+        template_variables={name: tokens[index] for name, index in ids.items() if index is not None},
         bos_id=ids["bos_token"] if metadata.get("tokenizer.ggml.add_bos_token") is True else None,
         stop_ids=() if eos is None else (eos,),
     )
@@ -110,7 +108,7 @@ def _checked_tokenizer(reference: Reference, artifacts: Paths, trees: Paths) -> 
 def _with_generation(text: Text, config: Mapping[str, Any]) -> Text:
     """Ids and sampling that a config.json or generation_config.json says; what it does not say stays."""
     content = {item["id"]: item["content"] for item in json.loads(text.tokenizer).get("added_tokens", ())} if text.tokenizer else {}
-    special = dict(text.special_tokens or {})
+    variables = dict(text.template_variables or {})
     stop_ids = text.stop_ids
     for name, key in _SPECIAL.items():
         value = config.get(key)
@@ -118,11 +116,11 @@ def _with_generation(text: Text, config: Mapping[str, Any]) -> Text:
         if not all(type(item) is int and item >= 0 for item in ids):
             raise BuildError(f"{key} is {value!r}, not an id or a list of ids", where="generation config", fix="fetch it again")
         if ids and ids[0] in content:
-            special[name] = content[ids[0]]
+            variables[name] = content[ids[0]]
         if ids and name == "eos_token":
             stop_ids = tuple(ids)
     defaults = dict(text.defaults or {})
     defaults |= {key: config[key] for key in _SAMPLING if isinstance(config.get(key), (int, float))}
     if config.get("do_sample") is False:
         defaults = {"temperature": 0.0}
-    return replace(text, special_tokens=special, stop_ids=stop_ids, defaults=defaults)
+    return replace(text, template_variables=variables, stop_ids=stop_ids, defaults=defaults)

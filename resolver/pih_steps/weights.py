@@ -1,6 +1,6 @@
 """Step `weights`: pack the checkpoint's tensors as the plan says, into one standard safetensors file.
 
-params: files (roles of lower/sources). steps: plan. Streams: the model is never in memory as a whole.
+params: checkpoint (see lower/sources). steps: plan. Streams: the model is never in memory as a whole.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DTYPES = {"f32": "F32", "f16": "F16", "bf16": "BF16"}
 def run(spec: Spec) -> None:
     """Write weights.safetensors."""
     plan = from_json(spec.steps["plan"].read_bytes(), "plan.json")
-    with sources.opened(param(spec, "files"), spec.artifacts, spec.trees) as checkpoint:
+    with sources.opened(param(spec, "checkpoint"), spec.artifacts, spec.trees) as checkpoint:
         write_weights(plan, checkpoint, spec.output)
 
 

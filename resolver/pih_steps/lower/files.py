@@ -1,7 +1,7 @@
 """Files that a step's parameters name: a declared tree or artifact, or a member of one that is an archive.
 
-A reference is {"tree": NAME} or {"artifact": NAME}, with "member": PATH for a file inside: of a folder, of a wheel (zip),
-or of an npm package (tar.gz, whose single top folder does not count).
+A reference is {"tree": NAME, "path": PATH below it, or "" for the tree itself} or {"artifact": NAME}, with "member": PATH
+for a file inside a wheel (zip) or an npm package (tar.gz, whose single top folder does not count).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, TypeVar
 
 from pih_runtime.errors import BuildError
 
-Reference = Mapping[str, Any]
+Reference = Mapping[str, str]
 Paths = Mapping[str, Path]
 Found = TypeVar("Found")
 _FIX = "fetch it again"
@@ -67,18 +67,19 @@ def read(reference: Reference, artifacts: Paths, trees: Paths) -> bytes:
 
 def described(reference: Reference) -> str:
     """A reference in an error's words."""
-    outer = str(reference.get("tree") or reference.get("artifact"))
-    return f"{outer}#{reference['member']}" if reference.get("member") else outer
+    if "tree" in reference:
+        return "/".join(part for part in (reference["tree"], reference["path"]) if part)
+    return "#".join(part for part in (reference["artifact"], reference.get("member", "")) if part)
 
 
 def _place(reference: Reference, artifacts: Paths, trees: Paths) -> tuple[Path, str]:
     """The path on disk, and the member of the archive there."""
-    kind, known = ("tree", trees) if "tree" in reference else ("artifact", artifacts)
     try:
-        path, member = known[reference[kind]], str(reference.get("member", ""))
+        if "tree" in reference:
+            return trees[reference["tree"]] / reference["path"], ""
+        return artifacts[reference["artifact"]], reference.get("member", "")
     except KeyError as problem:
-        raise BuildError(f"{kind} {problem} is not declared", where="step", fix="write the lock again: pih lock") from problem
-    return (path / member, "") if path.is_dir() else (path, member)
+        raise BuildError(f"{problem} is not declared", where="step", fix="write the lock again: pih lock") from problem
 
 
 def _matches(name: str, member: str) -> bool:

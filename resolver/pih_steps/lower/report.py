@@ -84,12 +84,13 @@ def _kernel(item: Mapping[str, Any]) -> Kernel:
     )
 
 
-def read_report(manifest: Path, isa: str) -> Report:
-    """The report of a plugin, from its plugin.toml."""
+def read_report(plugin: Path, isa: str) -> Report:
+    """The report of the plugin in this folder."""
+    manifest = plugin / "plugin.toml"
     try:
-        report = tomllib.loads(manifest.read_text("utf-8"))["report"]
+        data = tomllib.loads(manifest.read_text("utf-8"))
+        return parse_report(data["report"], isa, str(data["id"]))
     except (OSError, ValueError) as problem:
-        raise BuildError(f"cannot read: {problem}", where=str(manifest)) from problem
-    except KeyError:
-        raise BuildError("the plugin has no [report]", where=str(manifest), fix="choose a plugin with kernels") from None
-    return parse_report(report, isa, f"{manifest.parent.parent.name}/{manifest.parent.name}")
+        raise BuildError(f"cannot read: {problem}", where=str(manifest), fix="restore the plugin") from problem
+    except KeyError as problem:
+        raise BuildError(f"the plugin has no {problem}", where=str(manifest), fix="choose a plugin with kernels") from problem

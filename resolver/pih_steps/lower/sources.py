@@ -1,17 +1,18 @@
-"""A checkpoint from the files that a lock names, by role; the format shows in the file itself.
+"""Where a checkpoint comes from, as a profile's model source resolves to: data that the lock holds.
 
-    weights                     a GGUF file: it brings its own config
-    weights, config             a safetensors file
-    config, tensors             a description: what a plan needs; the weights come separately
-    weights with a seed         made-up values in the shape of the folder's config.json and tensors.json
-Each is a reference of `files`; tensors.json is an object: name → {dtype, shape}.
+    {"format": "gguf", "file": REFERENCE}
+    {"format": "safetensors", "files": [REFERENCE, ...], "config": REFERENCE}
+    {"format": "description", "config": REFERENCE, "tensors": REFERENCE}              no bytes: weights come separately
+    {"format": "synthetic", "config": REFERENCE, "tensors": REFERENCE, "seed": 0}
+References are those of `files`. tensors.json is an object: name → {dtype, shape}.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 from pih_runtime.errors import BuildError
@@ -19,71 +20,55 @@ from pih_steps.lower import files, gguf, safetensors
 from pih_steps.lower.checkpoint import Checkpoint, no_bytes
 from pih_steps.lower.files import Paths, Reference
 
-Roles = Mapping[str, Reference]
+Source = Mapping[str, Any]
 
 
-def described(roles: Roles, artifacts: Paths, trees: Paths) -> Checkpoint:
+def described(source: Source, artifacts: Paths, trees: Paths) -> Checkpoint:
     """The checkpoint's config and tensor table, for lowering: nothing is unpacked, no bytes can be read."""
-    if "tensors" in roles:
-        return _described(roles["config"], roles["tensors"], artifacts, trees)
-    weights = roles["weights"]
-    if "seed" in weights:
-        return _described(*_folder(weights), artifacts, trees)
-    where = files.described(weights)
-    with files.opened(weights, artifacts, trees) as (stream, size):
-        if stream.read(4) == gguf.MAGIC:
-            return gguf.checkpoint_of(gguf.read_header(stream, size, where), None, where)
-    with files.opened(weights, artifacts, trees) as (stream, size):
-        header = safetensors.read_header(stream, size, where)
-        return safetensors.checkpoint_of({where: (None, header)}, _config(roles, where, artifacts, trees))
+    kind = _kind(source)
+    if kind == "gguf":
+        header = read_gguf(source["file"], artifacts, trees)
+        return gguf.checkpoint_of(header, None, files.described(source["file"]))
+    if kind == "safetensors":
+        shards = {}
+        for item in source["files"]:
+            where = files.described(item)
+            with files.opened(item, artifacts, trees) as (stream, size):
+                shards[where] = (None, safetensors.read_header(stream, size, where))
+        return safetensors.checkpoint_of(shards, read_json(source["config"], artifacts, trees))
+    return _table(source, artifacts, trees)
 
 
 @contextmanager
-def opened(roles: Roles, artifacts: Paths, trees: Paths) -> Iterator[Checkpoint]:
+def opened(source: Source, artifacts: Paths, trees: Paths) -> Iterator[Checkpoint]:
     """The checkpoint with its bytes, while the context lasts."""
-    weights = roles["weights"]
-    if "seed" in weights:
+    kind = _kind(source)
+    if kind == "synthetic":
         from pih_steps.lower import synthetic  # numpy only where values are made
 
-        table = _described(*_folder(weights), artifacts, trees)
-        yield synthetic.checkpoint_of(table.where, table.config, table.tensors, weights["seed"])
-        return
-    where = files.described(weights)
-    with files.on_disk(weights, artifacts, trees) as path, _reading(path, where) as stream:
-        size = path.stat().st_size
-        if stream.read(4) == gguf.MAGIC:
-            yield gguf.checkpoint_of(gguf.read_header(stream, size, where), path, where)
-            return
-        stream.seek(0)
-        header = safetensors.read_header(stream, size, where)
-        yield safetensors.checkpoint_of({where: (path, header)}, _config(roles, where, artifacts, trees))
+        table = _table(source, artifacts, trees)
+        yield synthetic.checkpoint_of(table.where, table.config, table.tensors, source["seed"])
+    elif kind == "description":
+        yield _table(source, artifacts, trees)
+    elif kind == "gguf":
+        with files.on_disk(source["file"], artifacts, trees) as path:
+            header = read_gguf(source["file"], artifacts, trees)
+            yield gguf.checkpoint_of(header, path, files.described(source["file"]))
+    else:
+        with ExitStack() as stack:
+            shards: dict[str, tuple[Path | None, safetensors.Header]] = {}
+            for item in source["files"]:
+                path = stack.enter_context(files.on_disk(item, artifacts, trees))
+                where = files.described(item)
+                with files.opened(item, artifacts, trees) as (stream, size):
+                    shards[where] = (path, safetensors.read_header(stream, size, where))
+            yield safetensors.checkpoint_of(shards, read_json(source["config"], artifacts, trees))
 
 
-@contextmanager
-def _reading(path: Any, where: str) -> Iterator[Any]:
-    try:
-        stream = path.open("rb")
-    except OSError as problem:
-        raise BuildError(f"cannot read: {problem.strerror}", where=where, fix="fetch it again") from problem
-    with stream:
-        yield stream
-
-
-def _folder(weights: Reference) -> tuple[Reference, Reference]:
-    return {"tree": weights["tree"], "member": "config.json"}, {"tree": weights["tree"], "member": "tensors.json"}
-
-
-def _described(config: Reference, tensors: Reference, artifacts: Paths, trees: Paths) -> Checkpoint:
-    where = files.described(tensors)
-    table = read_json(tensors, artifacts, trees)
-    described_tensors = {name: safetensors.described_tensor(name, entry, where) for name, entry in table.items()}
-    return Checkpoint(where, read_json(config, artifacts, trees), described_tensors, no_bytes(where))
-
-
-def _config(roles: Roles, where: str, artifacts: Paths, trees: Paths) -> dict[str, Any]:
-    if "config" not in roles:
-        raise BuildError("a safetensors file needs its config.json beside it", where=where, fix="set model.config in the profile")
-    return read_json(roles["config"], artifacts, trees)
+def read_gguf(reference: Reference, artifacts: Paths, trees: Paths) -> gguf.Header:
+    """The header of a GGUF file."""
+    with files.opened(reference, artifacts, trees) as (stream, size):
+        return gguf.read_header(stream, size, files.described(reference))
 
 
 def read_json(reference: Reference, artifacts: Paths, trees: Paths) -> dict[str, Any]:
@@ -96,3 +81,18 @@ def read_json(reference: Reference, artifacts: Paths, trees: Paths) -> dict[str,
     if not isinstance(data, dict):
         raise BuildError("not a JSON object", where=where, fix="fetch it again")
     return data
+
+
+def _table(source: Source, artifacts: Paths, trees: Paths) -> Checkpoint:
+    where = files.described(source["tensors"])
+    table = read_json(source["tensors"], artifacts, trees)
+    tensors = {name: safetensors.described_tensor(name, entry, where) for name, entry in table.items()}
+    return Checkpoint(where, read_json(source["config"], artifacts, trees), tensors, no_bytes(where))
+
+
+def _kind(source: Source) -> str:
+    kinds = ("gguf", "safetensors", "description", "synthetic")
+    kind = source.get("format")
+    if kind not in kinds:
+        raise BuildError(f"a checkpoint has the format {kind!r}", where="checkpoint", fix=f"one of {', '.join(kinds)}")
+    return str(kind)
