@@ -102,7 +102,7 @@ def _asked(rest: dict[str, Any], defaults: Mapping[str, Any], max_tokens: int | 
         if key not in _NEUTRAL:
             raise ApiError(400, f"unrecognized parameter: {key}", param=key, code="unknown_parameter")
         if value is not None and value not in _NEUTRAL[key]:
-            raise ApiError(400, f"{key} is not supported", param=key, code="unsupported_parameter")
+            raise ApiError(400, f"{key}: {value!r:.60} is not supported", param=key, code="unsupported_parameter")
     return asked
 
 
