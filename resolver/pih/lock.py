@@ -34,6 +34,8 @@ class ProfileRef:
 
 @attrs.frozen
 class Target:
+    """The machine that the deployment is compiled for; isa is never `native` here."""
+
     os: str
     arch: str
     isa: str
@@ -53,6 +55,8 @@ class Limits:
 
 @attrs.frozen
 class Service:
+    """Where the worker listens, and its model's name in the API."""
+
     host: str
     port: int
     model_name: str
@@ -60,6 +64,8 @@ class Service:
 
 @attrs.frozen
 class Requirement:
+    """A capability that a plugin needs, and the plugin that serves it."""
+
     capability: str
     specifier: str
     provider: str
@@ -77,6 +83,8 @@ class RuntimeHalf:
 
 @attrs.frozen
 class Permissions:
+    """What a plugin may reach in the worker. network: none | listen."""
+
     network: str
     devices: tuple[str, ...]
     paths: tuple[str, ...]
@@ -129,6 +137,8 @@ class Budget:
 
 @attrs.frozen
 class PlanRef:
+    """The plan that the `plan` step must find."""
+
     sha256: str
     calls: int
 
@@ -149,7 +159,10 @@ class Artifact:
 
 @attrs.frozen
 class Step:
-    """One build step: a pure function of its inputs. run: its program; trees: paths in the source tree; tools: wheels on its path."""
+    """One build step: a pure function of its inputs.
+
+    run: its program. trees: paths in the source tree; 'lock' is this file. tools: wheels on its path.
+    """
 
     id: str
     run: str
@@ -162,7 +175,10 @@ class Step:
 
 @attrs.frozen
 class BuildGraph:
-    """interpreter: the .debs of the pinned Python that runs every step. steps: in an order that respects inputs; the last is the image."""
+    """interpreter: the .debs of the pinned Python that runs every step.
+
+    steps: in an order that respects their inputs; the last is the image, and needs all of them but separate weights.
+    """
 
     interpreter: tuple[str, ...]
     steps: tuple[Step, ...]
@@ -170,6 +186,8 @@ class BuildGraph:
 
 @attrs.frozen
 class Lock:
+    """Every decision of one deployment."""
+
     schema: int
     pih: str
     profile: ProfileRef
@@ -235,10 +253,10 @@ def write(lock: Lock, path: Path) -> None:
             writer.write(to_json(lock))
             writer.flush()
             os.fsync(writer.fileno())
-        os.chmod(beside, 0o644)
-        os.replace(beside, path)
+        Path(beside).chmod(0o644)
+        Path(beside).replace(path)
     except BaseException:
-        os.unlink(beside)
+        Path(beside).unlink()
         raise
 
 

@@ -33,6 +33,7 @@ class Profile:
 
     @property
     def name(self) -> str:
+        """The deployment's name."""
         return self.intent.deployment.name
 
     @property

@@ -111,8 +111,8 @@ class Target:
     os: Literal["linux"] = _choice("Operating system.")
     arch: Literal["x86_64"] = _choice("Processor architecture.")
     isa: Isa = _choice(
-        "Instruction set of the kernel pack. `native` means this host's best; a lock made from it is not for sharing and is never "
-        "written beside the profile."
+        "Instruction set of the kernel pack. `native` means this host's best; a lock made from it is not for sharing "
+        "and is never written beside the profile."
     )
     memory: str = _text(_MEMORY, "Memory that the worker may use; the budget must fit it.", "1 GiB")
     threads: int = _whole(1, 1024, "Threads that compute.")

@@ -95,7 +95,9 @@ def table_page(cls: type) -> str:
 
 
 def _row(field: attrs.Attribute[Any], hint: Any) -> str:
-    default = "needed" if field.default is attrs.NOTHING else "none" if field.default == "" else f"`{show(field.default)}`"
+    default = (
+        "needed" if field.default is attrs.NOTHING else "none" if field.default == "" else f"`{show(field.default)}`"
+    )
     return f"| `{field.name}` | {_value(field, hint)} | {default} | {field.metadata.get('doc', '')} |\n"
 
 

@@ -209,15 +209,23 @@ def _dict_hook(kind: Any, converter: cattrs.Converter) -> Callable[[object, Any]
     return hook
 
 
+def _is(origin: object) -> Callable[[Any], bool]:
+    return lambda kind: get_origin(kind) is origin
+
+
+def _is_class(kind: Any) -> bool:
+    return isinstance(kind, type) and attrs.has(kind)
+
+
 def _make_converter() -> cattrs.Converter:
     converter = cattrs.Converter(detailed_validation=True)
     for kind in (str, int, bool):
         converter.register_structure_hook(kind, _primitive)
     converter.register_structure_hook(float, _number)
-    converter.register_structure_hook_func(lambda kind: get_origin(kind) is Literal, _literal)
-    converter.register_structure_hook_factory(lambda kind: get_origin(kind) is tuple, _list_hook)
-    converter.register_structure_hook_factory(lambda kind: get_origin(kind) is dict, _dict_hook)
-    converter.register_structure_hook_factory(lambda kind: isinstance(kind, type) and attrs.has(kind), _class_hook)
+    converter.register_structure_hook_func(_is(Literal), _literal)
+    converter.register_structure_hook_factory(_is(tuple), lambda kind: _list_hook(kind, converter))
+    converter.register_structure_hook_factory(_is(dict), lambda kind: _dict_hook(kind, converter))
+    converter.register_structure_hook_factory(_is_class, lambda kind: _class_hook(kind, converter))
     return converter
 
 

@@ -12,7 +12,7 @@ Served = tuple[tuple[Need, Manifest], ...]
 
 
 def chain(need: Need, served: Served) -> str:
-    """How a need goes back to a line of the profile: `profiles/x.toml:7 … → model/llama requires model.text >=1.0,<2`."""
+    """How a need goes back to a line of the profile: `x.toml:7 … → model/llama requires model.text >=1.0,<2`."""
     parts: list[str] = []
     seen: set[str] = set()
     while need.by and need.by not in seen:
@@ -41,9 +41,7 @@ def failure(end: DeadEnd, catalog: tuple[Manifest, ...]) -> ResolutionError:
             f"Because {why},\n  and no plugin provides {end.need.capability} at all.\n  So {wanted} cannot be served.",
             fix=f"add a plugin that provides {end.need.capability}, or do not ask for what needs it",
         )
-    causes = "".join(
-        f",\n  and {refusal.plugin.id} {refusal.plugin.version} is out: {refusal.detail}" for refusal in refusals
-    )
+    causes = "".join(f",\n  and {item.plugin.id} {item.plugin.version} is out: {item.detail}" for item in refusals)
     return ResolutionError(f"Because {why}{causes}.\n  So nothing serves {wanted}.", fix=_fix(end.need, refusals))
 
 
@@ -53,7 +51,8 @@ def _unknown(need: Need, catalog: tuple[Manifest, ...]) -> ResolutionError:
     near = nearest(need.plugin, known)
     meant = f"did you mean {near}? " if near else ""
     return ResolutionError(
-        f"Because {need.reason},\n  and the catalog has no {kind} plugin {need.plugin} that provides {need.capability}.\n"
+        f"Because {need.reason},\n"
+        f"  and the catalog has no {kind} plugin {need.plugin} that provides {need.capability}.\n"
         f"  So {need.capability} cannot be served.",
         fix=f"{meant}the catalog has {', '.join(known) or f'no {kind} plugin at all'}",
     )

@@ -32,7 +32,7 @@ def build_graph(
     plan: Mapping[str, Any],
     lowered: Lowered,
 ) -> BuildGraph:
-    """The steps of one deployment; the last is the image. plan: the parameters of its lowering.
+    """The steps of one deployment; the last is the image. plan: the parameters of its lowering (`pih_steps.plan.lowered`).
 
     Weights that are delivered separately are a step that the image does not take.
     """

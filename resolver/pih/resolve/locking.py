@@ -21,9 +21,7 @@ from pih.structure import unstructure
 from pih_runtime.errors import ResolutionError
 
 
-def lock(
-    profile: Profile, catalog: Catalog, pins: Pins, previous: Lock | None, *, fetch: Fetch, pin: Pin
-) -> Lock:
+def lock(profile: Profile, catalog: Catalog, pins: Pins, previous: Lock | None, *, fetch: Fetch, pin: Pin) -> Lock:
     """Resolve. previous: the lock before, whose artifacts stay where they still serve.
 
     fetch: an artifact's file, brought here if it is not. pin: a model file that is not among the pins, from the

@@ -50,7 +50,9 @@ def plan_params(solution: Solution, files: Mapping[str, ModelFile], isa: str, li
     }
 
 
-def lower(params: Mapping[str, Any], files: Mapping[str, ModelFile], report: Report, root: Path, fetch: Fetch) -> Lowered:
+def lower(
+    params: Mapping[str, Any], files: Mapping[str, ModelFile], report: Report, root: Path, fetch: Fetch
+) -> Lowered:
     """Lower the model; raises ResolutionError where config, tensors, limits and kernels do not go together."""
     from pih_steps.lower import plan_sha256
     from pih_steps.plan import lowered
@@ -58,9 +60,7 @@ def lower(params: Mapping[str, Any], files: Mapping[str, ModelFile], report: Rep
     wanted, trees = inputs(params)
     known = {file.artifact.name: file.artifact for file in files.values() if file.artifact is not None}
     try:
-        result = lowered(
-            params, {name: fetch(known[name]) for name in wanted}, {name: root / name for name in trees}
-        )
+        result = lowered(params, {name: fetch(known[name]) for name in wanted}, {name: root / name for name in trees})
     except BuildError as problem:
         raise ResolutionError(problem.what, where=problem.where, fix=problem.fix) from problem
     plan = result.plan

@@ -38,7 +38,7 @@ class ModelFile:
 
     @property
     def is_gguf(self) -> bool:
-        """Is it a file that brings config, tokenizer and chat template with it?"""
+        """Whether it is a file that brings config, tokenizer and chat template with it."""
         return (self.source.member or self.source.path).endswith(".gguf")
 
     @property

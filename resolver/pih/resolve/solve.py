@@ -62,7 +62,10 @@ class Solution:
 def solve(
     roots: Iterable[Need], candidates: Iterable[Manifest], misfit: Callable[[Manifest], str]
 ) -> Solution | DeadEnd:
-    """The plugins for `roots`, or the first dead end of the most preferred path. misfit: why a target rules one out, or ''."""
+    """The plugins for `roots`, or the first dead end of the most preferred path.
+
+    misfit: why the target rules a plugin out, or ''.
+    """
     ordered = sorted(candidates, key=lambda plugin: plugin.id)
     ordered.sort(key=lambda plugin: Version(plugin.version), reverse=True)
     first: list[DeadEnd] = []
