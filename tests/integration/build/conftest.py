@@ -6,12 +6,12 @@ import shutil
 
 import attrs
 import pytest
+from tests.integration.build.tiny import GRAPH, INTERPRETER, PROGRAMS, debs
 
 from pih.build import embedded, interpreter
 from pih.build.progress import silent
 from pih.build.store import measure, open_store
 from pih.lock import SCHEMA, Artifact, Budget, BuildGraph, Limits, Lock, PlanRef, ProfileRef, Service, Target
-from tests.integration.build.tiny import GRAPH, INTERPRETER, PROGRAMS, debs
 
 
 @pytest.fixture(scope="session")

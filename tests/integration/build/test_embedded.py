@@ -11,12 +11,11 @@ from pathlib import Path
 
 import attrs
 import pytest
+from tests.integration.build.tiny import GRAPH, INTERPRETER, REPOSITORY, a_step
 
 from pih.build.progress import StepDone, StepFailed, StepStarted
 from pih.lock import BuildGraph
 from pih_runtime.errors import BuildError, FetchError, LockError
-
-from tests.integration.build.tiny import GRAPH, INTERPRETER, REPOSITORY, a_step
 
 
 def with_steps(lock, *steps):
@@ -188,7 +187,7 @@ def test_a_missing_source_tree_is_named(build, a_lock):
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.15, 0.3, 0.5, 0.8, 1.2])
-def test_killed_at_any_point_the_next_build_works(build, a_lock, project, store, tmp_path, delay):
+def test_killed_at_any_point_the_next_build_works(build, a_lock, project, store, tmp_path, delay):  # noqa: PLR0917 - fixtures
     """The victim runs the same build in a process group of its own, killed without warning."""
     (tmp_path / "lock.pickle").write_bytes(__import__("pickle").dumps(a_lock))
     victim = textwrap.dedent(f"""

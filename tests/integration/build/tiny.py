@@ -61,8 +61,9 @@ LOOK = """
 import json, os, sys, time
 from pathlib import Path
 def run(spec):
+    root = Path(__file__).parents[2]
     seen = {"environment": sorted(os.environ), "python": sys.version, "cwd": os.listdir("."), "umask": os.umask(0),
-            "source": sorted(str(p.relative_to(Path(__file__).parents[2])) for p in Path(__file__).parents[2].rglob("*")),
+            "source": sorted(str(path.relative_to(root)) for path in root.rglob("*")),
             "flags": [sys.flags.isolated, sys.flags.utf8_mode], "zone": time.tzname[0], "path": sys.path}
     Path(spec["output"]).write_text(json.dumps(seen))
 """

@@ -1,0 +1,154 @@
+"""The content-addressed store: what enters is checked, what is killed is cleaned, many may work at once."""
+
+import hashlib
+import os
+import signal
+import stat
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pih.build.store import default_root, open_store
+from pih_runtime.errors import BuildError, FetchError
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def store(tmp_path):
+    return open_store(tmp_path / "store")
+
+
+def entries(store):
+    return sorted(path.name for path in (store.root / "tmp").iterdir())
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=15)
+@given(content=st.binary(max_size=3 << 10))
+def test_a_file_is_found_by_its_digest(store, tmp_path, content):
+    source = tmp_path / "source"
+    source.write_bytes(content)
+    digest = store.add_file(source)
+    assert digest == hashlib.sha256(content).hexdigest()
+    assert store.has(digest, len(content))
+    assert not store.has(digest, len(content) + 1)
+    assert store.path(digest).read_bytes() == content
+    assert stat.S_IMODE(store.path(digest).stat().st_mode) == 0o444
+    assert source.read_bytes() == content
+    assert entries(store) == []
+
+
+def test_adding_the_same_file_again_keeps_it(store, tmp_path):
+    source = tmp_path / "source"
+    source.write_bytes(b"x")
+    assert store.add_file(source) == store.add_file(source)
+
+
+def test_a_file_that_cannot_be_read_is_named(store, tmp_path):
+    with pytest.raises(FetchError, match=r"nothing.*cannot read"):
+        store.add_file(tmp_path / "nothing")
+    assert entries(store) == []
+
+
+@pytest.mark.parametrize("digest", ["", "../../etc/passwd", "A" * 64, "0" * 63, "0" * 64 + "\n"])
+def test_only_digests_name_files(store, digest):
+    with pytest.raises(FetchError, match="not a sha256"):
+        store.path(digest)
+
+
+@pytest.mark.parametrize(("digest", "size", "message"), [("0" * 64, 3, "got sha256"), (None, 4, "got 3 bytes")])
+def test_what_is_not_what_the_lock_says_does_not_enter(store, digest, size, message):
+    wanted = digest or hashlib.sha256(b"abc").hexdigest()
+    with store.workspace() as work:
+        (work / "file").write_bytes(b"abc")
+        with pytest.raises(FetchError, match=message):
+            store.adopt(work / "file", wanted, size)
+    assert list((store.root / "sha256").iterdir()) == []
+
+
+def test_a_damaged_file_is_removed_when_it_is_checked(store, tmp_path):
+    (tmp_path / "source").write_bytes(b"abc")
+    digest = store.add_file(tmp_path / "source")
+    store.check(digest, 3)
+    store.path(digest).chmod(0o644)
+    store.path(digest).write_bytes(b"abd")
+    with pytest.raises(FetchError, match="damaged"):
+        store.check(digest, 3)
+    assert not store.has(digest)
+
+
+def test_a_published_folder_is_whole_and_the_first_one_stays(store):
+    for text in ("first", "second"):
+        with store.workspace() as work:
+            (work / "entry").mkdir()
+            (work / "entry/file").write_text(text)
+            place = store.publish(work / "entry", "steps", "key")
+    assert (place / "file").read_text() == "first"
+    assert entries(store) == []
+
+
+def test_a_workspace_goes_away_when_its_work_fails(store):
+    def work():
+        with store.workspace() as folder:
+            (folder / "file").write_text("x")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        work()
+    assert entries(store) == []
+
+
+def test_what_a_killed_process_left_is_removed_and_what_a_live_one_has_is_kept(store):
+    script = f"""
+import sys, time, pathlib
+from pih.build.store import open_store
+with open_store(pathlib.Path({str(store.root)!r})).workspace() as work:
+    (work / "file").write_text("x")
+    print(work.name, flush=True)
+    time.sleep(60)
+"""
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'resolver'}:{ROOT / 'runtime'}"}
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, env=environment, text=True)
+    assert process.stdout
+    name = process.stdout.readline().strip()
+    with store.workspace():
+        assert name in entries(store)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    assert name in entries(store)
+    with store.workspace():
+        assert name not in entries(store)
+
+
+def test_many_threads_add_and_publish_the_same_things(store, tmp_path):
+    (tmp_path / "source").write_bytes(b"x" * 100_000)
+
+    def work(_):
+        for _ in range(10):
+            store.add_file(tmp_path / "source")
+            with store.workspace() as folder:
+                (folder / "entry").mkdir()
+                store.publish(folder / "entry", "steps", "key")
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(work, range(6)))
+    assert entries(store) == []
+    assert len(list((store.root / "sha256").iterdir())) == 1
+
+
+def test_the_store_is_where_the_user_says():
+    assert default_root({"PIH_STORE": "/a"}) == Path("/a")
+    assert default_root({"XDG_CACHE_HOME": "/c"}) == Path("/c/pih")
+    assert default_root({}) == Path.home() / ".cache/pih"
+
+
+def test_a_store_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(BuildError, match=r"file.*PIH_STORE|PIH_STORE"):
+        open_store(tmp_path / "file")
