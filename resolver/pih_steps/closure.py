@@ -12,6 +12,7 @@ import ast
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from pih_runtime.errors import BuildError
@@ -80,7 +81,7 @@ def imports(name: str, module: Module) -> set[str]:
 
 
 def demands(name: str, module: Module) -> set[str]:
-    """Top-level packages without which `module` cannot be imported at all: imported by its first-level statements."""
+    """Modules without which `module` cannot be imported at all: what its first-level statements import."""
     package = name if module.package else name.rpartition(".")[0]
     found: set[str] = set()
     for node in _parse(module).body:
@@ -88,7 +89,25 @@ def demands(name: str, module: Module) -> set[str]:
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             found.add(_absolute(package, node))
-    return {dotted.partition(".")[0] for dotted in found}
+    return found
+
+
+def loadable(modules: Mapping[str, Module], outside: AbstractSet[str]) -> dict[str, Module]:
+    """Those of `modules` that can be imported: without the ones that need a package neither here nor in `outside`."""
+    left = dict(modules)
+    needs = {name: demands(name, module) for name, module in modules.items()}
+    while True:
+        roots = {name.partition(".")[0] for name in left} | outside
+        lost = {
+            name
+            for name in left
+            if any(
+                need.partition(".")[0] not in roots or (need in modules and need not in left) for need in needs[name]
+            )
+        }
+        if not lost:
+            return left
+        left = {name: module for name, module in left.items() if name not in lost}
 
 
 def dotted_strings(module: Module) -> set[str]:

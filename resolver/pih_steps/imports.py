@@ -36,8 +36,7 @@ def run(spec: Spec) -> None:
     members = {name: wheels.read(path) for name, path in spec.artifacts.items()}
     by_wheel = {name: wheels.modules(found, name) for name, found in members.items()}
     packaged = {module: entry for found in by_wheel.values() for module, (_, entry) in found.items()}
-    known = {name.partition(".")[0] for name in (*packaged, *applications)} | sys.stdlib_module_names
-    packaged = {name: module for name, module in packaged.items() if closure.demands(name, module) <= known}
+    packaged = closure.loadable(packaged, {name.partition(".")[0] for name in applications} | sys.stdlib_module_names)
     everything = packaged | {name: module for name, (_, module) in applications.items()}
 
     def references(name: str, module: Module) -> set[str]:
@@ -52,7 +51,8 @@ def run(spec: Spec) -> None:
     lists = {
         "stdlib": {name: reason for name, reason in reached.items() if name not in everything and _is_stdlib(name)},
         "wheels": {
-            wheel: {name: reached[name] for name in found if name in reached} for wheel, found in by_wheel.items()
+            wheel: {name: reached[name] for name in found if name in reached and name in packaged}
+            for wheel, found in by_wheel.items()
         },
         "libraries": {
             library: f"needed by {module}"

