@@ -41,21 +41,25 @@ struct pih_step {
   const pih_sampling* sampling;
   int32_t* seq_of;        // [T] scratch: sequence of each token, filled by the executor
   int32_t* sampled;       // [slots] last sampled id of each slot; kept between steps
-  float* scratch;         // [threads][scratch_floats] private to each thread
+  float* scratch;         // [parts][scratch_floats] private to each share of a call that uses it
   int64_t scratch_floats;
 };
 
 struct pih_call;
-// Runs the share of thread `thread` of `threads`. Every output value is computed by one thread in an
-// order that depends neither on T nor on `threads`: a row's result does not depend on its company.
-typedef void (*pih_kernel)(const pih_call*, const pih_step*, int thread, int threads);
+// Runs share `part` of `parts`. Every output value is computed within one share, in an order that depends
+// neither on T nor on `parts`: a row's result does not depend on its company.
+typedef void (*pih_kernel)(const pih_call*, const pih_step*, int part, int parts);
 
 struct pih_call {
   pih_kernel kernel;
+  int32_t wanted;  // 0: the call runs over the step's T tokens; 1: over its R wanted rows
+  int32_t parts;   // shares the call is cut into, at least 1; a free thread takes the next one
   pih_operand operand[PIH_MAX_OPERANDS];
 };
 
 #define PIH_EXPORT extern "C" __attribute__((visibility("default")))
+
+struct pih_team;
 // Exports of every pack:
 //   int  pih_abi(void)
 //   const char* pih_isa(void)

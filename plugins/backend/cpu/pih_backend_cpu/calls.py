@@ -1,0 +1,58 @@
+"""From a plan to the pack's call table: every operand an address, every call a kernel and a number of shares."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping
+
+from pih_runtime.plan import DTYPE_BYTES, Buffer, Cache, Call, Operand, Plan
+
+from pih_backend_cpu.pack import CCall, COperand, Pack, symbol_address
+
+# Calls long enough that a thread which lost its core should leave shares to the others.
+_LONG_OPS = frozenset({"linear", "attention"})
+_SHARES_PER_THREAD = 4
+
+
+def call_table(
+    plan: Plan, pack: Pack, threads: int, arena: int, caches: Mapping[str, int], weight: Callable[[str], int]
+) -> ctypes.Array[CCall]:
+    """arena: its address; caches: the address of each; weight: the address of one."""
+    buffers = {buffer.name: buffer for buffer in plan.buffers}
+    groups = {cache.name: cache for cache in plan.caches}
+    table = (CCall * len(plan.calls))()
+    for entry, call in zip(table, plan.calls, strict=True):
+        entry.kernel = symbol_address(pack, call.symbol)
+        entry.wanted = _runs_over_wanted_rows(call, buffers)
+        entry.parts = threads * _SHARES_PER_THREAD if call.op in _LONG_OPS else threads
+        for place, operand in zip(entry.operand, call.operands, strict=False):
+            _fill(place, operand, arena, buffers, groups, caches, weight)
+    return table
+
+
+def _fill(
+    place: COperand,
+    operand: Operand,
+    arena: int,
+    buffers: Mapping[str, Buffer],
+    groups: Mapping[str, Cache],
+    caches: Mapping[str, int],
+    weight: Callable[[str], int],
+) -> None:
+    if operand.buffer:
+        buffer = buffers[operand.buffer]
+        place.data = arena + buffer.offset + operand.column * DTYPE_BYTES[buffer.dtype]
+        place.stride = buffer.row_bytes
+        place.columns = operand.columns
+    elif operand.weight:
+        place.data = weight(operand.weight)
+    else:
+        group = groups[operand.cache]
+        block = group.nbytes // group.layers // 2
+        place.data = caches[operand.cache] + operand.layer * 2 * block
+        place.stride = block
+
+
+def _runs_over_wanted_rows(call: Call, buffers: Mapping[str, Buffer]) -> bool:
+    """Whether the call's first view has a row for each wanted row, not for each token."""
+    return any(buffers[operand.buffer].rows == "R" for operand in call.operands[:1] if operand.buffer)
