@@ -28,6 +28,9 @@ TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+ABOUT = {"schema": 1, "special_tokens": {}, "bos_id": None, "defaults": {"temperature": 0.0}}
+SOURCES_ONLY = shutil.ignore_patterns("*.pyc", "__pycache__", "plugin.toml")
+CHOICES = list(range(3, 400))  # all but the special ids
 LAUNCHER = """import sys
 sys.path.insert(0, {lib!r})
 from pih_runtime.worker import main
@@ -85,15 +88,24 @@ def write_bundle(
     (root / "weights").mkdir()
     made.save(str(root / "model/tokenizer.json"))
     (root / "model/chat_template.jinja").write_text(TEMPLATE)
-    about = {"schema": 1, "special_tokens": {}, "bos_id": None, "stop_ids": list(stop_ids), "defaults": {"temperature": 0.0}}
+    about = {
+        "schema": 1,
+        "special_tokens": {},
+        "bos_id": None,
+        "stop_ids": list(stop_ids),
+        "defaults": {"temperature": 0.0},
+    }
     (root / "model/text.json").write_text(json.dumps(about))
     (root / "plan.json").write_text(to_json(lowered))
     (root / "weights/weights.safetensors").write_bytes(weights_file())
-    shutil.copytree(TREE / "runtime/pih_runtime", root / "lib/pih_runtime", ignore=shutil.ignore_patterns("*.pyc", "__pycache__"))
+    shutil.copytree(
+        TREE / "runtime/pih_runtime", root / "lib/pih_runtime", ignore=shutil.ignore_patterns("*.pyc", "__pycache__")
+    )
     descriptions = [_install(TREE / place if isinstance(place, str) else place, root / "lib") for place in plugins]
-    choices = {"backend/toy": {"choices": list(range(3, made.get_vocab_size()))}}
-    lock = _lock(descriptions, {**choices, **(settings or {})}, fallbacks, isa, total, delivery)
-    (root / "lock.json").write_text(json.dumps(lock))
+    choices = {"backend/toy": {"choices": CHOICES, **(settings or {}).get("backend/toy", {})}}
+    lock = _lock(descriptions, {**(settings or {}), **choices})
+    lock["target"]["isa"], lock["budget"]["total"] = isa, total
+    (root / "lock.json").write_text(json.dumps({**lock, "fallbacks": list(fallbacks), "delivery": delivery}))
     (folder / "usr/bin").mkdir(parents=True)
     (folder / "usr/bin/pih-worker").write_text(LAUNCHER.format(lib=str(root / "lib")))
     seal(root, without_weights=delivery == "separate")
@@ -111,10 +123,16 @@ def seal(root: Path, *, without_weights: bool = False) -> None:
     files = []
     for path in sorted(root.rglob("*")):
         relative = path.relative_to(root)
-        if path.is_file() and relative.name != "bundle.json" and not (without_weights and relative.parts[0] == "weights"):
+        if (
+            path.is_file()
+            and relative.name != "bundle.json"
+            and not (without_weights and relative.parts[0] == "weights")
+        ):
             data = path.read_bytes()
             digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
-            files.append({"path": f"/pih/{relative}", "size": len(data), "digest": digest, "component": "toy", "reason": "test"})
+            files.append(
+                {"path": f"/pih/{relative}", "size": len(data), "digest": digest, "component": "toy", "reason": "test"}
+            )
     lock = next(item["digest"] for item in files if item["path"] == "/pih/lock.json")
     (root / "bundle.json").write_text(json.dumps({"schema": 1, "name": "toy", "lock": lock, "files": files}))
 
@@ -127,11 +145,11 @@ def _install(place: Path, lib: Path) -> dict:
     description = tomllib.loads((place / "plugin.toml").read_text())
     package = description["runtime"]["package"]
     source = place / package if (place / package).is_dir() else place
-    shutil.copytree(source, lib / package, ignore=shutil.ignore_patterns("*.pyc", "__pycache__", "plugin.toml"))
+    shutil.copytree(source, lib / package, ignore=SOURCES_ONLY)
     return description
 
 
-def _lock(descriptions, settings, fallbacks, isa, total, delivery) -> dict:
+def _lock(descriptions, settings) -> dict:
     serving = {capability: item["id"] for item in descriptions for capability in item["provides"]}
     plugins = [
         {
@@ -156,12 +174,10 @@ def _lock(descriptions, settings, fallbacks, isa, total, delivery) -> dict:
         "schema": 1,
         "pih": "0.1.0",
         "profile": {"name": "toy", "file": "profiles/toy.toml", "sha256": "0" * 64},
-        "target": {"os": "linux", "arch": "x86_64", "isa": isa, "threads": 1, "memory_bytes": 1 << 30},
+        "target": {"os": "linux", "arch": "x86_64", "isa": "", "threads": 1, "memory_bytes": 1 << 30},
         "service": {"host": "127.0.0.1", "port": 0, "model_name": "toy"},
-        "delivery": delivery,
         "plugins": plugins,
         "start_order": [item["id"] for item in descriptions],
-        "fallbacks": list(fallbacks),
-        "budget": {"weights": 256, "kv": 0, "activations": 0, "spill": 0, "host": 0, "total": total, "limit": 1 << 30},
+        "budget": {"weights": 256, "kv": 0, "activations": 0, "spill": 0, "host": 0, "total": 0, "limit": 1 << 30},
         "plan": {"sha256": "ab" * 32, "calls": 0},
     }

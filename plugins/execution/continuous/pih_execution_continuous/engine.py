@@ -115,7 +115,7 @@ class ContinuousEngine:
             if flights and (len(flights) == IN_FLIGHT or not shares):
                 done, ticket = flights.popleft()
                 self._book(done, self._backend.wait(ticket))
-            self._take_in(block=not shares and not flights)
+            self._take_in(block=self._scheduler.idle and not flights)
         for _, ticket in flights:  # leave nothing running behind
             self._backend.wait(ticket)
 

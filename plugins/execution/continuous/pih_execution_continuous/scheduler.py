@@ -28,6 +28,11 @@ class Scheduler:
         self.running: list[Sequence] = []
         self.preemptions = 0
 
+    @property
+    def idle(self) -> bool:
+        """Nothing to run, now or later."""
+        return not self.running and not self.waiting
+
     def add(self, sequence: Sequence) -> None:
         """Queue a new sequence; keys rise."""
         self.waiting.append(sequence)
@@ -111,7 +116,6 @@ class Scheduler:
         sequence.scheduled = sequence.computed = reused
         if not sequence.residence:
             sequence.answer.cached = reused
-        sequence.residence += 1
         return sequence
 
     def _leave(self, sequence: Sequence) -> None:
@@ -119,6 +123,7 @@ class Scheduler:
         self._pool.end(sequence.key)
         self._slots.append(sequence.slot)
         self._full = False
+        sequence.residence += 1
         sequence.slot = -1
         sequence.scheduled = sequence.computed = 0
 

@@ -15,7 +15,7 @@ class Sequence:
 
     ids: prompt and new ids known so far. flying: ids asked for in steps that are not booked yet.
     scheduled: positions given to the backend; computed: positions that are in the cache for certain.
-    residence: counts how often it was let in, so that a step from before a preemption is told from one after.
+    residence: counts how often it had to leave, so that a step from before a preemption is told from one after.
     """
 
     key: int

@@ -14,15 +14,17 @@ from pih_runtime import plan as plans
 from pih_runtime.errors import WorkerError
 from pih_runtime.step import Sampling, Step
 
+GREEDY = Sampling()
 
-def next_id(ids, choices, sampling=Sampling()):
+
+def next_id(ids, choices, sampling=GREEDY):
     """What the toy model says after `ids`; sampled where temperature is not 0."""
     seed = f" {sampling}" if sampling.temperature else ""
     digest = hashlib.sha256(array("i", ids).tobytes() + seed.encode()).digest()
     return choices[int.from_bytes(digest[:8], "little") % len(choices)]
 
 
-def answer(prompt, count, choices, sampling=Sampling(), stop_ids=()):
+def answer(prompt, count, choices, sampling=GREEDY, stop_ids=()):
     """The ids of a whole answer: the oracle."""
     ids = list(prompt)
     while len(ids) < len(prompt) + count:
