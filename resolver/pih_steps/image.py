@@ -32,9 +32,11 @@ def run(spec: Spec) -> None:
     layers = [oci.add_gzip_layer(layout, _step(spec, step) / "layer.tar.gz", step) for step in _BELOW]
     lines: list[dict[str, Any]] = []
     for step in _BELOW:
-        lines += json.loads((_step(spec, step) / "files.json").read_bytes())
+        found = json.loads((_step(spec, step) / "files.json").read_bytes())
+        lines += [{**line, "layer": step} for line in found]
     own, weights = _deployment(spec, lock), _weights(spec)
-    lines += [layer.describe(file) for file in (*own, *weights)]
+    lines += [{**layer.describe(file), "layer": "deployment"} for file in own]
+    lines += [{**layer.describe(file), "layer": "weights"} for file in weights]
     bundle = tar.Entry("pih/bundle.json", _bundle(name, lines))
     layers.append(_compressed(layout, [*(file.entry for file in own), bundle]))
     layers += [_uncompressed(layout, file.entry) for file in weights]
