@@ -1,0 +1,95 @@
+"""The backend: an arena and caches in one torch device's memory, and a plan's calls run one after the other.
+
+Buffers are views of the arena at the plan's own offsets, so that a plan whose buffers overlap shows here too.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+import torch
+from pih_runtime.contracts import Weights
+from pih_runtime.errors import WorkerError
+from pih_runtime.plan import Call, Operand, Plan
+from pih_runtime.step import Step
+
+from pih_backend_torch import ops
+from pih_backend_torch.batch import Batch, batch_of
+from pih_backend_torch.formats import as_float32
+from pih_backend_torch.sample import sample
+
+_CACHE_DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
+_MOST_IN_FLIGHT = 2
+
+
+class TorchBackend:
+    """`contracts.Backend`; a step is computed when it is submitted."""
+
+    def __init__(self, plan: Plan, weights: Weights) -> None:
+        self.plan = plan
+        self._weights = {weight.name: as_float32(weight, weights.tensor(weight.name)) for weight in plan.weights}
+        self._arena = torch.zeros(plan.arena_bytes, dtype=torch.uint8)
+        self._buffers = {buffer.name: buffer for buffer in plan.buffers}
+        self._caches = {
+            cache.name: torch.zeros(
+                cache.layers, 2, cache.pages, cache.kv_heads, cache.page_size, cache.head_dim, dtype=_CACHE_DTYPES[cache.dtype]
+            )
+            for cache in plan.caches
+        }
+        self._sampled = [-1] * plan.limits.seqs
+        self._results: dict[int, list[int]] = {}
+        self._tickets = 0
+        self._logits = torch.empty(0, plan.vocab)
+
+    def submit(self, step: Step) -> int:
+        """Run a step; its result waits for `wait`."""
+        if len(self._results) >= _MOST_IN_FLIGHT:
+            raise WorkerError(f"{_MOST_IN_FLIGHT} steps are in flight already")
+        batch = batch_of(step, self.plan, self._sampled)
+        with torch.inference_mode():
+            ids = [self._run(call, batch) for call in self.plan.calls][-1]
+        for slot, token in zip(step.row_slots, ids, strict=True):
+            self._sampled[slot] = token
+        self._tickets += 1
+        self._results[self._tickets] = ids
+        return self._tickets
+
+    def wait(self, ticket: object) -> list[int]:
+        """The sampled id of each wanted row, in order."""
+        if not isinstance(ticket, int) or ticket not in self._results:
+            raise WorkerError("not a ticket of this backend that is still waited for")
+        return self._results.pop(ticket)
+
+    def logits(self) -> list[memoryview]:
+        """Logits of the wanted rows of the last finished step, each [V] float32."""
+        return [memoryview(array("f", row.tolist())) for row in self._logits]
+
+    def stop(self) -> None:
+        """Give the memory back."""
+        self._weights.clear()
+        self._caches.clear()
+
+    def _run(self, call: Call, batch: Batch) -> list[int]:
+        if call.op == "sample":
+            self._logits = self._view(call.operands[0], batch).clone()
+            return sample(self._logits, batch.step.sampling, [batch.step.positions[row] for row in batch.step.rows])
+        inputs = [self._operand(operand, batch) for operand in call.operands]
+        ops.RUN[call.op](batch, call.attrs, *inputs)
+        return []
+
+    def _operand(self, operand: Operand, batch: Batch) -> torch.Tensor:
+        if operand.weight:
+            return self._weights[operand.weight]
+        if operand.cache:
+            return self._caches[operand.cache][operand.layer]
+        return self._view(operand, batch)
+
+    def _view(self, operand: Operand, batch: Batch) -> torch.Tensor:
+        """The step's rows of a buffer view, in place."""
+        buffer = self._buffers[operand.buffer]
+        if buffer.dtype != "f32":
+            raise WorkerError(f"buffer {buffer.name} is {buffer.dtype}", where="plan", fix="lower for backend/torch")
+        rows = batch.tokens if buffer.rows == "T" else len(batch.step.rows)
+        end = buffer.offset + rows * buffer.row_bytes
+        matrix = self._arena[buffer.offset : end].view(torch.float32).view(rows, buffer.row_bytes // 4)
+        return matrix[:, operand.column : operand.column + operand.columns]
