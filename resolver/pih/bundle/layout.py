@@ -25,6 +25,7 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 LAYER_GZIP = "application/vnd.oci.image.layer.v1.tar+gzip"
 LAYER_TAR = "application/vnd.oci.image.layer.v1.tar"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
+_REFERENCE = "org.opencontainers.image.ref.name"
 _MAX_JSON = 16 << 20
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}\Z")
 _FIX = "build the bundle again, or copy it again from where it came"
@@ -42,7 +43,7 @@ class Layer:
 
 @attrs.frozen
 class Layout:
-    """An image in a layout. digest: of the manifest. config: the image configuration as parsed."""
+    """An image in a layout. digest: of the manifest. config: as parsed. reference: its name for engines, '' without."""
 
     path: Path
     digest: str
@@ -50,6 +51,7 @@ class Layout:
     config_digest: str
     config: dict[str, Any]
     layers: tuple[Layer, ...]
+    reference: str
 
 
 def read(path: Path) -> Layout:
@@ -68,7 +70,9 @@ def read(path: Path) -> Layout:
         raise SealError(f"the image's configuration is of type {config_type!r}", where=str(path), fix=_FIX)
     config = _object(_blob(path, config_digest, config_size), path)
     layers = tuple(_layers(path, manifest, config))
-    return Layout(path, digest, manifest, config_digest, config, layers)
+    annotations = images[0].get("annotations")
+    named = annotations.get(_REFERENCE, "") if isinstance(annotations, dict) else ""
+    return Layout(path, digest, manifest, config_digest, config, layers, str(named))
 
 
 def blob_path(layout: Path, digest: str) -> Path:

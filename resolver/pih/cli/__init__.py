@@ -47,7 +47,7 @@ class _Commands(click.Group):
 @click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name=None, version="0.1.0", prog_name="pih")
 def pih() -> None:
-    """Compile one deployment of a language model into one sealed OCI image.
+    r"""Compile one deployment of a language model into one sealed OCI image.
 
     \b
     Example:

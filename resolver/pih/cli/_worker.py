@@ -1,0 +1,63 @@
+"""Starting a deployment's worker for `run` and `serve`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from pih.bundle import client, engine, run, unpacked
+from pih.bundle import layout as layouts
+from pih.cli import _workspace
+from pih_runtime.errors import UsageError, WorkerError
+
+_READY_SECONDS = 120.0
+
+engine_option = click.option(
+    "--engine",
+    type=click.Choice(engine.ENGINES),
+    help="Run the image in a container engine instead of from its unpacked files.",
+)
+weights_option = click.option(
+    "--weights",
+    "weights_path",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="The packed weights, where the profile delivers them separately (see `pih weights pack`).",
+)
+
+
+@contextmanager
+def worker(
+    found: _workspace.Deployment,
+    image: Path,
+    listen: run.Listen,
+    *,
+    engine_name: str | None,
+    weights_path: Path | None,
+) -> Iterator[run.Running]:
+    """The deployment's worker, ready, while the block runs."""
+    separate = found.lock.delivery == "separate"
+    if separate and weights_path is None:
+        raise UsageError(
+            f"{found.profile.name} delivers its weights separately",
+            fix=f"pih weights pack --profile {found.profile.path} --output FILE, then give --weights FILE",
+        )
+    if weights_path is not None and not separate:
+        raise UsageError(f"the image of {found.profile.name} has its weights inside", fix="leave --weights out")
+    held = layouts.read(image)
+    weights = weights_path.resolve() if weights_path else None
+    starting = (
+        engine.started(engine_name, held, listen, weights)
+        if engine_name
+        else unpacked.started(held, _workspace.store(), listen, weights)
+    )
+    with starting as running:
+        try:
+            client.wait_ready(running.address, running.alive, _READY_SECONDS)
+        except WorkerError as problem:
+            words = running.last_words()
+            raise WorkerError(f"{problem.what}{': ' + words if words else ''}", fix=problem.fix) from problem
+        yield running

@@ -1,0 +1,115 @@
+"""What several commands start from: the source tree, the store, a profile with its lock, a built image."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import attrs
+import click
+
+from pih import catalog, pins, profile
+from pih import lock as locks
+from pih.build import embedded, fetch, pin
+from pih.build.progress import Listener, renderer
+from pih.build.store import Store, default_root, open_store
+from pih.catalog import Catalog
+from pih.lock import Lock
+from pih.profile import Profile
+
+SOURCE_ROOT = Path(__file__).resolve().parents[3]
+
+Command = TypeVar("Command", bound=Callable[..., object])
+
+
+def profile_option(command: Command) -> Command:
+    """`--profile FILE`, required."""
+    option = click.option(
+        "--profile",
+        "profile_path",
+        type=click.Path(path_type=Path),
+        required=True,
+        metavar="FILE",
+        help="The deployment profile (TOML).",
+    )
+    return option(command)
+
+
+def offline_option(command: Command) -> Command:
+    """`--offline`."""
+    return click.option("--offline", is_flag=True, help="Use the store and PIH_MIRROR alone; fetch nothing.")(command)
+
+
+def json_option(command: Command) -> Command:
+    """`--json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")(command)
+
+
+def store() -> Store:
+    """The user's store."""
+    return open_store(default_root(os.environ))
+
+
+@attrs.frozen
+class Deployment:
+    """A profile and the lock that answers it."""
+
+    profile: Profile
+    lock: Lock
+    lock_path: Path
+
+
+def deployment(profile_path: Path, *, offline: bool, listener: Listener) -> Deployment:
+    """The profile's lock, checked against profile and catalog; resolved only where there is none yet."""
+    intent = profile.load(profile_path)
+    known = catalog.load(SOURCE_ROOT)
+    path = lock_path(intent)
+    if path.exists():
+        found = locks.read(path)
+        locks.matches(found, intent, known)
+    else:
+        found = resolve(intent, known, None, offline=offline, listener=listener)
+        locks.write(found, path)
+    return Deployment(intent, found, path)
+
+
+def lock_path(intent: Profile) -> Path:
+    """Beside the profile; for `isa = "native"` in the store, since such a lock is for hosts like this one only."""
+    if not intent.native:
+        return locks.path_for(intent.path)
+    folder = default_root(os.environ) / "native" / intent.sha256
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / locks.path_for(intent.path).name
+
+
+def resolve(intent: Profile, known: Catalog, previous: Lock | None, *, offline: bool, listener: Listener) -> Lock:
+    """The resolver, with the user's store and registries behind it."""
+    from pih.resolve import lock as resolve_profile
+
+    shelf = store()
+    bring = fetch.one(shelf, lock_folder=intent.path.parent, environment=os.environ, offline=offline, listener=listener)
+    ask = pin.of_source(shelf, os.environ)
+    return resolve_profile(intent, known, pins.load(SOURCE_ROOT), previous, fetch=bring, pin=ask)
+
+
+def built(found: Deployment, *, offline: bool, jobs: int, listener: Listener) -> embedded.Result:
+    """The deployment's image, built unless it is in the store."""
+    return embedded.build(
+        found.lock,
+        found.lock_path,
+        SOURCE_ROOT,
+        store(),
+        jobs=jobs,
+        offline=offline,
+        environment=os.environ,
+        listener=listener,
+    )
+
+
+def build_profile(profile_path: Path, *, offline: bool, jobs: int = 0) -> tuple[Deployment, embedded.Result]:
+    """Lock where there is no lock yet, then build, showing progress on stderr. jobs 0: one for each CPU."""
+    with renderer() as listener:
+        found = deployment(profile_path, offline=offline, listener=listener)
+        return found, built(found, offline=offline, jobs=jobs or os.cpu_count() or 1, listener=listener)

@@ -1,0 +1,42 @@
+"""`pih fetch`: bring a lock's artifacts into the store, so that a build needs no network."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import click
+
+from pih.build import fetch
+from pih.build.progress import renderer
+from pih.cli import _workspace
+
+
+@click.command(epilog="Example: pih fetch --profile profiles/smollm2-cpu.toml && pih build --offline --profile ...")
+@_workspace.profile_option
+@_workspace.offline_option
+@_workspace.json_option
+def command(profile_path: Path, offline: bool, as_json: bool) -> None:
+    """Download every artifact that building a profile needs; what is in the store is not fetched again."""
+    with renderer() as listener:
+        found = _workspace.deployment(profile_path, offline=offline, listener=listener)
+        names = {*found.lock.build.interpreter}
+        names |= {name for step in found.lock.build.steps for name in (*step.artifacts, *step.tools)}
+        wanted = [artifact for artifact in found.lock.artifacts if artifact.name in names]
+        shelf = _workspace.store()
+        brought = fetch.missing(wanted, shelf)
+        fetch.fetch(
+            wanted,
+            shelf,
+            lock_folder=found.lock_path.parent,
+            environment=os.environ,
+            offline=offline,
+            listener=listener,
+        )
+    total = sum(artifact.size for artifact in wanted)
+    if as_json:
+        rows = [{"name": a.name, "sha256": a.sha256, "path": str(shelf.path(a.sha256))} for a in wanted]
+        click.echo(json.dumps({"fetched": [a.name for a in brought], "artifacts": rows}, indent=2))
+        return
+    click.echo(f"{len(wanted)} artifacts, {total / 1e6:.1f} MB, {len(brought)} of them fetched now: {shelf.root}")

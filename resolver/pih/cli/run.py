@@ -1,0 +1,59 @@
+"""`pih run`: answer one prompt with a deployment's image, through the API it serves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pih.bundle import client, run
+from pih.cli import _worker, _workspace
+
+
+@click.command(epilog='Example: pih run --profile profiles/smollm2-cpu.toml --prompt "What is the capital of France?"')
+@_workspace.profile_option
+@click.option("--prompt", required=True, metavar="TEXT", help="What to ask, as one user message.")
+@click.option("--system", metavar="TEXT", help="A system message before it.")
+@click.option("--max-tokens", type=click.IntRange(1), default=512, show_default=True, help="Longest answer, in tokens.")
+@click.option("--temperature", type=click.FloatRange(0), default=0.0, show_default=True, help="0 is greedy.")
+@click.option("--seed", type=click.IntRange(0), help="Seed of the draws, where the temperature is not 0.")
+@_worker.engine_option
+@_worker.weights_option
+@_workspace.offline_option
+@_workspace.json_option
+def command(
+    profile_path: Path,
+    prompt: str,
+    system: str | None,
+    max_tokens: int,
+    temperature: float,
+    seed: int | None,
+    engine: str | None,
+    weights_path: Path | None,
+    offline: bool,
+    as_json: bool,
+) -> None:
+    """Answer one prompt, streaming; the worker has no network, only a socket in a private folder."""
+    found, result = _workspace.build_profile(profile_path, offline=offline)
+    messages = [{"role": "system", "content": system}] if system else []
+    messages.append({"role": "user", "content": prompt})
+    request: dict[str, Any] = {
+        "model": found.lock.service.model_name,
+        "messages": messages,
+        "max_tokens": max_tokens,
+        "temperature": temperature,
+    }
+    if seed is not None:
+        request["seed"] = seed
+    with (
+        run.private_folder() as listen,
+        _worker.worker(found, result.image, listen, engine_name=engine, weights_path=weights_path) as running,
+    ):
+        pieces = []
+        for piece in client.chat(running.address, request):
+            pieces.append(piece)
+            if not as_json:
+                click.echo(piece, nl=False)
+        click.echo(json.dumps({"digest": result.digest, "answer": "".join(pieces)}, indent=2) if as_json else "")

@@ -1,0 +1,128 @@
+"""What is in a bundle: identity, layers, files with their reasons, sizes by component."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from pih.bundle import layout as layouts
+from pih_runtime.errors import SealError
+
+_FIX = "build the bundle again, or copy it again from where it came"
+
+
+@attrs.frozen
+class File:
+    """A file of the image. digest: '' for a link. layer: the name of the layer that holds it."""
+
+    path: str
+    size: int
+    digest: str
+    target: str
+    component: str
+    reason: str
+    layer: str
+
+
+@attrs.frozen
+class Layer:
+    """A layer in words. size: of its files; compressed: of its blob."""
+
+    name: str
+    digest: str
+    size: int
+    compressed: int
+
+
+@attrs.frozen
+class Component:
+    """All files of one origin. compressed: its share of its layers, by size."""
+
+    name: str
+    version: str
+    size: int
+    compressed: int
+    reason: str
+
+
+@attrs.frozen
+class Contents:
+    """A bundle as an operator sees it; sizes in bytes. reference: the image's name for engines."""
+
+    name: str
+    digest: str
+    lock: str
+    reference: str
+    layers: tuple[Layer, ...]
+    files: tuple[File, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files, unpacked."""
+        return sum(layer.size for layer in self.layers)
+
+    @property
+    def compressed(self) -> int:
+        """Bytes of all layers, as they are shipped."""
+        return sum(layer.compressed for layer in self.layers)
+
+
+def contents(path: Path) -> Contents:
+    """Read a layout's list of files; raises SealError where it does not fit the image."""
+    image = layouts.read(path)
+    listed = layouts.bundle_file(image)
+    try:
+        files = tuple(
+            File(
+                path=str(line["path"]),
+                size=int(line["size"]),
+                digest=str(line.get("digest", "")),
+                target=str(line.get("target", "")),
+                component=str(line["component"]),
+                reason=str(line["reason"]),
+                layer=str(line["layer"]),
+            )
+            for line in listed["files"]
+        )
+        name, lock = str(listed["name"]), str(listed["lock"])
+        titles = [str(entry["comment"]) for entry in image.config["history"]]
+    except (KeyError, TypeError, ValueError) as problem:
+        raise SealError(f"the bundle's list of files is not right: {problem!r}", where=str(path), fix=_FIX) from problem
+    if len(titles) != len(image.layers):
+        raise SealError(f"{len(image.layers)} layers, and {len(titles)} names for them", where=str(path), fix=_FIX)
+    layers = tuple(
+        Layer(title, layer.digest, sum(file.size for file in files if file.layer == title), layer.size)
+        for title, layer in zip(titles, image.layers, strict=True)
+    )
+    return Contents(name, image.digest, lock, image.reference, layers, files)
+
+
+def components(held: Contents, versions: dict[str, str]) -> list[Component]:
+    """Files by component, the largest first. versions: of plugins and artifacts, by name."""
+    share = {layer.name: layer.compressed / layer.size if layer.size else 0.0 for layer in held.layers}
+    sizes: dict[str, int] = {}
+    packed: dict[str, float] = {}
+    reasons: dict[str, str] = {}
+    for file in held.files:
+        sizes[file.component] = sizes.get(file.component, 0) + file.size
+        packed[file.component] = packed.get(file.component, 0.0) + file.size * share.get(file.layer, 0.0)
+        reasons.setdefault(file.component, file.reason)
+    rows = [
+        Component(name, versions.get(name, ""), size, round(packed[name]), reasons[name])
+        for name, size in sizes.items()
+    ]
+    return sorted(rows, key=lambda row: (-row.size, row.name))
+
+
+def as_json(held: Contents) -> dict[str, Any]:
+    """`{identity, layers, files}`, the shape that scripts rely on."""
+    return {
+        "identity": {"name": held.name, "digest": held.digest, "lock": held.lock, "reference": held.reference},
+        "layers": [attrs.asdict(layer) for layer in held.layers],
+        "files": [
+            {key: value for key, value in attrs.asdict(file).items() if value != "" or key == "digest"}
+            for file in held.files
+        ],
+    }
