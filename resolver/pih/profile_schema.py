@@ -110,7 +110,7 @@ class Target:
 
     os: Literal["linux"] = _choice("Operating system.")
     arch: Literal["x86_64"] = _choice("Processor architecture.")
-    isa: Isa = _choice(
+    isa: Isa = _choice(  # noqa: RUF009 - an attrs field, by another name
         "Instruction set of the kernel pack. `native` means this host's best; a lock made from it is not for sharing "
         "and is never written beside the profile."
     )

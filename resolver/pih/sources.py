@@ -27,7 +27,7 @@ _FORMS: dict[str, tuple[str, str]] = {
     ),
     "hf": (
         rf"(?P<name>[\w.-]+/[\w.-]+)@(?P<version>[0-9a-f]{{40}})#{_MEMBER}",
-        "hf:OWNER/NAME@COMMIT#FILE, COMMIT in 40 hex digits",
+        "hf:OWNER/NAME@COMMIT#FILE (COMMIT in 40 hex digits)",
     ),
     "file": (rf"(?P<path>[^#?\0]+)(#{_MEMBER})?", "file:PATH"),
     "synthetic": (r"(?P<path>[^#?\0]+)\?seed=(?P<seed>[0-9]{1,9})", "synthetic:DIR?seed=N"),

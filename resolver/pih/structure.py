@@ -94,7 +94,7 @@ def dotted(path: Path) -> str:
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """The known word nearest to `word`, or ''."""
-    found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
     return found[0] if found else ""
 
 

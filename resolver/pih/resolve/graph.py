@@ -15,7 +15,7 @@ from pih.catalog import Manifest
 from pih.lock import BuildGraph, Step
 from pih.profile import Profile
 from pih.resolve.artifacts import BASE, COMPILER, TOOLS
-from pih.resolve.lowering import Lowered, inputs, pack_of, provider, references
+from pih.resolve.lowering import Lowered, checkpoint, inputs, pack_of, provider
 from pih.resolve.model import ModelFile
 from pih.resolve.programs import program
 from pih.resolve.solve import Solution
@@ -32,7 +32,7 @@ def build_graph(
     plan: Mapping[str, Any],
     lowered: Lowered,
 ) -> BuildGraph:
-    """The steps of one deployment; the last is the image. plan: the parameters of its lowering (`pih_steps.plan.lowered`).
+    """The steps of one deployment; the last is the image. plan: the parameters of its lowering.
 
     Weights that are delivered separately are a step that the image does not take.
     """
@@ -78,24 +78,24 @@ def build_graph(
 def _plan(params: Mapping[str, Any], lowered: Lowered) -> Step:
     artifacts, trees = inputs(params)
     complete = {**params, "expected_plan_sha256": lowered.plan.sha256}
-    return _step("plan", params=complete, artifacts=artifacts, trees=trees)
+    return _step("plan", params=complete, artifacts=artifacts, trees=(params["model"], params["kernels"], *trees))
 
 
 def _weights(files: Mapping[str, ModelFile]) -> Step:
-    """params: files by role."""
-    params = {"files": references(files, ("weights", "config"))}
+    params = {"checkpoint": checkpoint(files)}
     artifacts, trees = inputs(params)
     return _step("weights", params=params, artifacts=artifacts, trees=trees, steps=("plan",), tools=TOOLS)
 
 
 def _model(files: Mapping[str, ModelFile]) -> Step:
     """params: files by role; where the weights are a GGUF file, what no role names is taken from it."""
-    named = references(files, ("tokenizer", "chat_template", "generation", "config"))
+    roles = ("tokenizer", "chat_template", "generation", "config")
+    named = {role: files[role].reference for role in roles if role in files}
     weights = files["weights"]
     if weights.is_gguf:
         named["weights"] = weights.reference
     if weights.source.kind == "synthetic":
-        named["config"] = {"tree": f"{weights.tree}/config.json"}
+        named["config"] = weights.beside("config.json")
     params = {"files": named}
     artifacts, trees = inputs(params)
     return _step("model", params=params, artifacts=artifacts, trees=trees)

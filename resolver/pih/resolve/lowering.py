@@ -15,9 +15,11 @@ from pih.catalog import Manifest, Report
 from pih.lock import Artifact, Binding, Limits, PlanRef
 from pih.resolve.model import ModelFile
 from pih.resolve.solve import Solution
-from pih.structure import structure, unstructure
+from pih.structure import structure
+from pih_runtime import plan as plans
 from pih_runtime.errors import BuildError, ResolutionError
 
+PAGE_SIZE = 16  # positions of a cache page
 Fetch = Callable[[Artifact], Path]
 
 
@@ -34,19 +36,15 @@ class Lowered:
 
 
 def plan_params(solution: Solution, files: Mapping[str, ModelFile], isa: str, limits: Limits) -> dict[str, Any]:
-    """The parameters of the `plan` step, but for the digest that it must find.
-
-    The weights' own bytes are left out where a tensor table says enough.
-    """
-    decoder = provider(solution, "model.decoder")
-    assert decoder.build is not None
-    roles = ("tensors", "config") if "tensors" in files else ("weights", "config")
+    """The parameters of the `plan` step, but for the digest that it must find."""
     return {
-        "model": {"package": f"plugins/{decoder.id}/{decoder.build.package}", "entry": decoder.build.entry},
-        "pack": f"plugins/{pack_of(solution).id}/plugin.toml",
+        "checkpoint": described(files),
+        "model": f"plugins/{provider(solution, 'model.decoder').id}",
+        "kernels": f"plugins/{pack_of(solution).id}",
         "isa": isa,
-        "limits": unstructure(limits),
-        "files": references(files, roles),
+        "limits": {"tokens": limits.tokens, "seqs": limits.batch, "context": limits.context},
+        "kv_dtype": limits.kv_dtype,
+        "page_size": PAGE_SIZE,
     }
 
 
@@ -54,19 +52,31 @@ def lower(
     params: Mapping[str, Any], files: Mapping[str, ModelFile], report: Report, root: Path, fetch: Fetch
 ) -> Lowered:
     """Lower the model; raises ResolutionError where config, tensors, limits and kernels do not go together."""
-    from pih_steps.lower import plan_sha256
-    from pih_steps.plan import lowered
+    from pih_steps import lower as lowering
+    from pih_steps.lower import sources
+    from pih_steps.lower.plugin import load_graph
 
     wanted, trees = inputs(params)
     known = {file.artifact.name: file.artifact for file in files.values() if file.artifact is not None}
     try:
-        result = lowered(params, {name: fetch(known[name]) for name in wanted}, {name: root / name for name in trees})
+        result = lowering.lower(
+            sources.described(
+                params["checkpoint"],
+                {name: fetch(known[name]) for name in wanted},
+                {name: root / name for name in trees},
+            ),
+            load_graph(root / params["model"]),
+            lowering.read_report(root / params["kernels"], params["isa"]),
+            plans.Limits(**params["limits"]),
+            params["kv_dtype"],
+            params["page_size"],
+        )
     except BuildError as problem:
         raise ResolutionError(problem.what, where=problem.where, fix=problem.fix) from problem
     plan = result.plan
     bindings = tuple(_binding(bound) for bound in result.bindings)
     return Lowered(
-        plan=PlanRef(sha256=plan_sha256(plan), calls=len(plan.calls)),
+        plan=PlanRef(sha256=lowering.plan_sha256(plan), calls=len(plan.calls)),
         bindings=bindings,
         weights=plan.weight_bytes,
         kv=plan.cache_bytes,
@@ -86,18 +96,33 @@ def pack_of(solution: Solution) -> Manifest:
     return packs[0] if packs else provider(solution, "backend.device")
 
 
-def references(files: Mapping[str, ModelFile], roles: tuple[str, ...]) -> dict[str, dict[str, Any]]:
-    """Those of the roles that there are, as steps name files."""
-    return {role: files[role].reference for role in roles if role in files}
+def checkpoint(files: Mapping[str, ModelFile]) -> dict[str, Any]:
+    """The checkpoint with its bytes, as `pih_steps.lower.sources` opens it."""
+    weights = files["weights"]
+    if weights.source.kind == "synthetic":
+        shape = {"config": weights.beside("config.json"), "tensors": weights.beside("tensors.json")}
+        return {"format": "synthetic", **shape, "seed": weights.source.seed}
+    if weights.is_gguf:
+        return {"format": "gguf", "file": weights.reference}
+    return {"format": "safetensors", "files": [weights.reference], "config": files["config"].reference}
+
+
+def described(files: Mapping[str, ModelFile]) -> dict[str, Any]:
+    """The checkpoint as a plan needs it: without the weights' bytes where a tensor table says enough."""
+    if "tensors" not in files:
+        return checkpoint(files)
+    return {"format": "description", "config": files["config"].reference, "tensors": files["tensors"].reference}
 
 
 def inputs(params: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(artifacts, trees) that a step's parameters refer to."""
-    places = list(params.get("files", {}).values())
-    trees = {place["tree"] for place in places if "tree" in place}
-    if "model" in params:
-        trees |= {params["model"]["package"], params["pack"]}
-    return tuple(sorted({place["artifact"] for place in places if "artifact" in place})), tuple(sorted(trees))
+    """(artifacts, trees) that the files in a step's parameters lie in."""
+    return tuple(sorted(set(_named(params, "artifact")))), tuple(sorted(set(_named(params, "tree"))))
+
+
+def _named(data: Any, key: str) -> list[str]:
+    if isinstance(data, dict):
+        return ([data[key]] if key in data else []) + [name for item in data.values() for name in _named(item, key)]
+    return [name for item in data for name in _named(item, key)] if isinstance(data, list) else []
 
 
 def _binding(bound: Any) -> Binding:

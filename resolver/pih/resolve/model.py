@@ -43,11 +43,15 @@ class ModelFile:
 
     @property
     def reference(self) -> dict[str, Any]:
-        """How steps name it (`pih_steps.lower.files`); made-up weights by their folder and seed."""
-        if self.source.kind == "synthetic":
-            return {"tree": self.tree, "seed": self.source.seed}
-        place = {"artifact": self.artifact.name} if self.artifact else {"tree": self.tree}
-        return place | ({"member": self.source.member} if self.source.member and self.source.kind != "hf" else {})
+        """How steps name it (`pih_steps.lower.files`)."""
+        if self.artifact is None:
+            return {"tree": self.tree, "path": ""}
+        archived = self.source.member and self.source.kind != "hf"
+        return {"artifact": self.artifact.name} | ({"member": self.source.member} if archived else {})
+
+    def beside(self, name: str) -> dict[str, Any]:
+        """How steps name a file of a folder of the source tree."""
+        return {"tree": f"{self.tree}/{name}", "path": ""}
 
 
 def model_files(
