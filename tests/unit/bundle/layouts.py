@@ -29,7 +29,7 @@ def tar(entries):
                 info.linkname = content[1]
             else:
                 info.size = len(content)
-                info.mode = 0o755 if name.startswith("bin/") else 0o644
+                info.mode = 0o755 if "bin/" in name else 0o644
             archive.addfile(info, io.BytesIO(content) if isinstance(content, bytes) else None)
     return stream.getvalue()
 
