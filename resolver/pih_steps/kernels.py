@@ -58,7 +58,8 @@ def run(spec: Spec) -> None:
     with tempfile.TemporaryDirectory(prefix="pih-kernels-") as folder:
         work = Path(folder)
         unpack_zig(spec.artifacts["ziglang"], work)
-        compile_pack(work, spec.trees, source(isa, param(spec, "bindings")), isa, spec.output)
+        sources = {name: tree for name, tree in spec.trees.items() if name.startswith("kernels/")}
+        compile_pack(work, sources, source(isa, param(spec, "bindings")), isa, spec.output)
 
 
 def source(isa: str, bindings: Iterable[Mapping[str, Any]]) -> str:
