@@ -5,7 +5,6 @@ It decides nothing: the lock holds the whole graph. What an earlier build made i
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -18,7 +17,6 @@ from pih.build import fetch, graph, interpreter, step
 from pih.build.progress import Listener, StepDone, StepFailed, StepStarted
 from pih.build.store import Store
 from pih.lock import Artifact, Lock, Step
-from pih_runtime.errors import BuildError
 
 
 @attrs.frozen
@@ -35,11 +33,10 @@ class StepResult:
 
 @attrs.frozen
 class Result:
-    """A finished build. image: the OCI layout's folder. digest: of its manifest, 'sha256:...'."""
+    """A finished build. output: of the target, the last of the steps."""
 
     steps: tuple[StepResult, ...]
-    image: Path
-    digest: str
+    output: Path
 
 
 @attrs.frozen
@@ -47,6 +44,7 @@ class _Inputs:
     """What stays the same during one build."""
 
     lock: Lock
+    steps: tuple[Step, ...]
     artifacts: Mapping[str, Artifact]
     trees: Mapping[str, str]
     interpreter: str
@@ -66,21 +64,27 @@ def build(
     source_root: Path,
     store: Store,
     *,
+    target: str,
     jobs: int,
     offline: bool,
     environment: Mapping[str, str],
     listener: Listener,
 ) -> Result:
-    """Build the lock's image. Raises FetchError or BuildError; a step that did not end well leaves nothing behind."""
+    """Build the step `target` with all it is made from.
+
+    Raises FetchError or BuildError; a step that did not end well leaves nothing behind.
+    """
     graph.check(lock)
+    steps = graph.closure(lock.build.steps, target)
     inputs = _Inputs(
         lock,
+        steps,
         {artifact.name: artifact for artifact in lock.artifacts},
-        graph.tree_digests(lock.build.steps, source_root, lock_path),
+        graph.tree_digests(steps, source_root, lock_path),
         interpreter.key([artifact for artifact in lock.artifacts if artifact.name in lock.build.interpreter]),
     )
     done = _known(inputs, store, listener)
-    rest = [item for item in lock.build.steps if item.id not in done]
+    rest = [item for item in steps if item.id not in done]
     if rest:
         names = [*lock.build.interpreter, *(name for item in rest for name in (*item.artifacts, *item.tools))]
         fetch.fetch(
@@ -95,23 +99,13 @@ def build(
         trees = {name: graph.tree_path(name, source_root, lock_path) for name in inputs.trees}
         with store.workspace() as work:
             _run_all(rest, done, inputs, store, python=python, trees=trees, work=work, jobs=jobs, listener=listener)
-    image = done[lock.build.steps[-1].id].output
-    return Result(tuple(done[item.id] for item in lock.build.steps), image, image_digest(image))
-
-
-def image_digest(layout: Path) -> str:
-    """Digest of the one image in a layout that a build made."""
-    try:
-        digest = json.loads((layout / "index.json").read_bytes())["manifests"][0]["digest"]
-    except (OSError, ValueError, LookupError, TypeError) as problem:
-        raise BuildError("the last step's output is no OCI image layout", where=str(layout)) from problem
-    return str(digest)
+    return Result(tuple(done[item.id] for item in steps), done[target].output)
 
 
 def _known(inputs: _Inputs, store: Store, listener: Listener) -> dict[str, StepResult]:
     """The steps whose output is in the store, as far as their keys can be told before anything runs."""
     done: dict[str, StepResult] = {}
-    for item in inputs.lock.build.steps:
+    for item in inputs.steps:
         if all(name in done for name in item.steps):
             key = inputs.key(item, done)
             if found := step.recorded(store, key):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from pih.build.store import measure
@@ -46,6 +46,15 @@ def check(lock: Lock) -> None:
             if tree != LOCK_TREE and (tree.startswith("/") or ".." in tree.split("/")):
                 raise fail(f"step {step.id!r} names a tree outside the source tree: {tree!r}")
         before.add(step.id)
+
+
+def closure(steps: Sequence[Step], target: str) -> tuple[Step, ...]:
+    """The step `target` and all it is made from, in the graph's order."""
+    needed = {target}
+    for step in reversed(steps):  # an input comes before what takes it
+        if step.id in needed:
+            needed.update(step.steps)
+    return tuple(step for step in steps if step.id in needed)
 
 
 def trees_of(step: Step) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from pih.lock import Lock
 from pih.profile import Profile
 
 SOURCE_ROOT = Path(__file__).resolve().parents[3]
+IMAGE, WEIGHTS = "image", "weights"  # steps of every build graph
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
@@ -94,22 +95,25 @@ def resolve(intent: Profile, known: Catalog, previous: Lock | None, *, offline: 
     return resolve_profile(intent, known, pins.load(SOURCE_ROOT), previous, fetch=bring, pin=ask)
 
 
-def built(found: Deployment, *, offline: bool, jobs: int, listener: Listener) -> embedded.Result:
-    """The deployment's image, built unless it is in the store."""
+def built(found: Deployment, target: str, *, offline: bool, jobs: int, listener: Listener) -> embedded.Result:
+    """The output of the step `target`, built unless it is in the store."""
     return embedded.build(
         found.lock,
         found.lock_path,
         SOURCE_ROOT,
         store(),
-        jobs=jobs,
+        target=target,
+        jobs=jobs or os.cpu_count() or 1,
         offline=offline,
         environment=os.environ,
         listener=listener,
     )
 
 
-def build_profile(profile_path: Path, *, offline: bool, jobs: int = 0) -> tuple[Deployment, embedded.Result]:
+def build_profile(
+    profile_path: Path, *, offline: bool, target: str = IMAGE, jobs: int = 0
+) -> tuple[Deployment, embedded.Result]:
     """Lock where there is no lock yet, then build, showing progress on stderr. jobs 0: one for each CPU."""
     with renderer() as listener:
         found = deployment(profile_path, offline=offline, listener=listener)
-        return found, built(found, offline=offline, jobs=jobs or os.cpu_count() or 1, listener=listener)
+        return found, built(found, target, offline=offline, jobs=jobs, listener=listener)

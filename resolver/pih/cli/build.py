@@ -25,17 +25,17 @@ def command(profile_path: Path, output: Path | None, jobs: int | None, offline: 
     Takes the committed lock as it is; resolves only where there is none yet.
     """
     found, result = _workspace.build_profile(profile_path, offline=offline, jobs=jobs or 0)
-    layout = _copied(result.image, output) if output else result.image
+    layout = _copied(result.output, output) if output else result.output
+    held = contents(layout)
     ran = [step.id for step in result.steps if not step.cached]
     if as_json:
-        data = {"profile": found.profile.name, "digest": result.digest, "layout": str(layout), "steps_run": ran}
+        data = {"profile": found.profile.name, "digest": held.digest, "layout": str(layout), "steps_run": ran}
         click.echo(json.dumps(data, indent=2))
         return
-    held = contents(layout)
     versions = {item.name: item.version for item in found.lock.artifacts}
     versions |= {plugin.id: plugin.version for plugin in found.lock.plugins}
     click.echo(_table(components(held, versions), held))
-    click.echo(f"image    {result.digest}  ({len(ran)} of {len(result.steps)} steps ran)")
+    click.echo(f"image    {held.digest}  ({len(ran)} of {len(result.steps)} steps ran)")
     click.echo(f"layout   {layout}")
     click.echo(f"load     tar -C {layout} -cf - . | podman load    (or docker load)")
     click.echo(f"run      podman run --rm -p {found.lock.service.port}:{found.lock.service.port} {held.reference}")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from pih.build import fetch
+from pih.build import fetch, graph
 from pih.build.progress import renderer
 from pih.cli import _workspace
 
@@ -22,7 +22,8 @@ def command(profile_path: Path, offline: bool, as_json: bool) -> None:
     with renderer() as listener:
         found = _workspace.deployment(profile_path, offline=offline, listener=listener)
         names = {*found.lock.build.interpreter}
-        names |= {name for step in found.lock.build.steps for name in (*step.artifacts, *step.tools)}
+        steps = graph.closure(found.lock.build.steps, _workspace.IMAGE)
+        names |= {name for step in steps for name in (*step.artifacts, *step.tools)}
         wanted = [artifact for artifact in found.lock.artifacts if artifact.name in names]
         shelf = _workspace.store()
         brought = fetch.missing(wanted, shelf)

@@ -33,7 +33,7 @@ def command(bundle: Path | None, profile_path: Path | None, offline: bool, json_
         raise UsageError("give a BUNDLE or a --profile", fix="pih inspect --profile profiles/smollm2-cpu.toml")
     if bundle is None:
         assert profile_path is not None
-        bundle = _workspace.build_profile(profile_path, offline=offline)[1].image
+        bundle = _workspace.build_profile(profile_path, offline=offline)[1].output
     held = contents(bundle)
     click.echo(json.dumps(as_json(held), indent=2) if json_wanted else _text(held))
 

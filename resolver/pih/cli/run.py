@@ -49,11 +49,11 @@ def command(
         request["seed"] = seed
     with (
         run.private_folder() as listen,
-        _worker.worker(found, result.image, listen, engine_name=engine, weights_path=weights_path) as running,
+        _worker.worker(found, result.output, listen, engine_name=engine, weights_path=weights_path) as running,
     ):
         pieces = []
         for piece in client.chat(running.address, request):
             pieces.append(piece)
             if not as_json:
                 click.echo(piece, nl=False)
-        click.echo(json.dumps({"digest": result.digest, "answer": "".join(pieces)}, indent=2) if as_json else "")
+        click.echo(json.dumps({"answer": "".join(pieces)}, indent=2) if as_json else "")

@@ -26,7 +26,7 @@ def command(
     found, result = _workspace.build_profile(profile_path, offline=offline)
     signal.signal(signal.SIGTERM, _interrupt)
     listen = run.Public(host, port or found.lock.service.port)
-    with _worker.worker(found, result.image, listen, engine_name=engine, weights_path=weights_path) as running:
+    with _worker.worker(found, result.output, listen, engine_name=engine, weights_path=weights_path) as running:
         click.echo(f"serving {found.lock.service.model_name} at http://{running.address}/v1", err=True)
         try:
             code = running.process.wait()

@@ -92,11 +92,19 @@ def a_lock(interpreter_artifacts):
 def build(project, store):
     """Build a lock in the project; remembers nothing."""
 
-    def run(lock, *, listener=silent, offline=True, jobs=2, environment=None):
+    def run(lock, *, target=None, listener=silent, offline=True, jobs=2, environment=None):
         path = project / "tiny.lock.json"
         path.write_text(json.dumps(attrs.asdict(lock)))
         return embedded.build(
-            lock, path, project, store, jobs=jobs, offline=offline, environment=environment or {}, listener=listener
+            lock,
+            path,
+            project,
+            store,
+            target=target or lock.build.steps[-1].id,
+            jobs=jobs,
+            offline=offline,
+            environment=environment or {},
+            listener=listener,
         )
 
     return run

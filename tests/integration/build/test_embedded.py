@@ -28,9 +28,14 @@ def ran(result):
 
 def test_builds_all_steps_from_their_inputs(build, a_lock):
     result = build(a_lock)
-    assert (result.image / "text").read_text() == "j|f|one|s|two|86684"
+    assert (result.output / "text").read_text() == "j|f|one|s|two|86684"
     assert ran(result) == ["first", "second", "join", "image"]
-    assert result.digest.startswith("sha256:")
+
+
+def test_only_what_the_target_is_made_from_runs(build, a_lock):
+    result = build(a_lock, target="second")
+    assert result.output.read_text() == "s|two|86684"
+    assert ran(result) == ["second"]
 
 
 def test_unchanged_build_runs_nothing_and_needs_no_artifact(build, a_lock, store):
@@ -39,7 +44,7 @@ def test_unchanged_build_runs_nothing_and_needs_no_artifact(build, a_lock, store
         path.unlink()
     second = build(a_lock)
     assert ran(second) == []
-    assert (second.digest, second.image) == (first.digest, first.image)
+    assert second.output == first.output
 
 
 def test_an_edit_rebuilds_what_depends_on_it(build, a_lock, project):
@@ -91,7 +96,7 @@ def test_steps_see_only_what_they_declare(build, a_lock, project, monkeypatch):
     (project / "resolver/pih_steps/__pycache__").mkdir()
     (project / "resolver/pih_steps/__pycache__/x.pyc").touch()
     steps = (a_step("join", "look", trees=["trees/a", "lock"]), a_step("image", "image", steps=["join"]))
-    seen = json.loads((build(with_steps(a_lock, *steps)).image / "text").read_text())
+    seen = json.loads((build(with_steps(a_lock, *steps)).output / "text").read_text())
     assert seen["environment"] == ["HOME", "LC_ALL", "SOURCE_DATE_EPOCH", "TMPDIR", "TZ"]
     assert seen["python"].startswith("3.11.2")
     assert seen["cwd"] == []
@@ -198,7 +203,8 @@ def test_killed_at_any_point_the_next_build_works(build, a_lock, project, store,
         os.write(1, b"go")
         embedded.build(pickle.loads(pathlib.Path({str(tmp_path / "lock.pickle")!r}).read_bytes()),
             pathlib.Path({str(project / "tiny.lock.json")!r}), pathlib.Path({str(project)!r}),
-            open_store(pathlib.Path({str(store.root)!r})), jobs=2, offline=True, environment={{}}, listener=silent)
+            open_store(pathlib.Path({str(store.root)!r})), 
+            target={a_lock.build.steps[-1].id!r}, jobs=2, offline=True, environment={{}}, listener=silent)
     """)
     environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY / 'resolver'}:{REPOSITORY / 'runtime'}"}
     process = subprocess.Popen([sys.executable, "-c", victim], stdout=subprocess.PIPE, env=environment)
@@ -209,7 +215,7 @@ def test_killed_at_any_point_the_next_build_works(build, a_lock, project, store,
     process.wait()
     process.stdout.close()
     result = build(a_lock)
-    assert (result.image / "text").read_text() == "j|f|one|s|two|86684"
+    assert (result.output / "text").read_text() == "j|f|one|s|two|86684"
     time.sleep(0.5)  # an orphaned step may still be writing
     build(a_lock)
     with store.workspace() as work:
