@@ -15,14 +15,13 @@ from pih.catalog import Manifest
 from pih.lock import BuildGraph, Step
 from pih.profile import Profile
 from pih.resolve.artifacts import BASE, COMPILER, TOOLS
-from pih.resolve.lowering import Lowered, checkpoint, inputs, pack_of, provider
+from pih.resolve.lowering import Lowered, checkpoint, inputs, pack_of
 from pih.resolve.model import ModelFile
 from pih.resolve.programs import program
 from pih.resolve.solve import Solution
 from pih.structure import unstructure
 
 KERNELS_INCLUDE = "kernels/include"
-_OCI_ARCH = {"x86_64": "amd64"}
 
 
 def build_graph(
@@ -54,24 +53,13 @@ def build_graph(
         _model(files),
     ]
     taken = ["base", "wheels", "app", "plan", "model"]
-    components = {
-        "plan": provider(solution, "model.decoder").id,
-        "model": provider(solution, "model.text").id,
-    }
     if pack.kind == "kernels":
         steps.append(_kernels(plan, pack, lowered))
         taken.append("kernels")
-        components["kernels"] = pack.id
     if profile.intent.weights.delivery == "embed":
         taken.append("weights")
-    params = {
-        "name": profile.name,
-        "tag": f"pih/{profile.name}:latest",
-        "port": profile.intent.service.port,
-        "architecture": _OCI_ARCH[profile.intent.target.arch],
-        "components": components,  # which plugin each of the deployment's own files is of
-    }
-    steps.append(_step("image", params=params, steps=tuple(taken)))
+    params = {"name": profile.name, "arch": profile.intent.target.arch}
+    steps.append(_step("image", params=params, trees=("lock",), steps=tuple(taken)))
     return BuildGraph(interpreter=BASE, steps=tuple(steps))
 
 
