@@ -49,7 +49,9 @@ def check(lock: Lock) -> None:
 
 
 def closure(steps: Sequence[Step], target: str) -> tuple[Step, ...]:
-    """The step `target` and all it is made from, in the graph's order."""
+    """The step `target` and all it is made from, in the graph's order; raises LockError where there is none."""
+    if target not in {step.id for step in steps}:
+        raise LockError(f"the lock has no build step {target!r}", fix="write the lock again: pih lock")
     needed = {target}
     for step in reversed(steps):  # an input comes before what takes it
         if step.id in needed:

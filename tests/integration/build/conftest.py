@@ -100,7 +100,7 @@ def build(project, store):
             path,
             project,
             store,
-            target=target or lock.build.steps[-1].id,
+            target=target or [step.id for step in lock.build.steps or GRAPH][-1],
             jobs=jobs,
             offline=offline,
             environment=environment or {},

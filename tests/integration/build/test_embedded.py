@@ -38,6 +38,11 @@ def test_only_what_the_target_is_made_from_runs(build, a_lock):
     assert ran(result) == ["second"]
 
 
+def test_a_target_that_no_step_has_is_refused(build, a_lock):
+    with pytest.raises(LockError, match="no build step 'weights'"):
+        build(a_lock, target="weights")
+
+
 def test_unchanged_build_runs_nothing_and_needs_no_artifact(build, a_lock, store):
     first = build(a_lock)
     for path in (store.root / "sha256").iterdir():
