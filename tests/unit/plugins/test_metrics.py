@@ -1,0 +1,30 @@
+"""health/probe: the exposition is what Prometheus reads."""
+
+from pih_health_probe.metrics import exposition
+
+LOCK = {
+    "profile": {"name": "p"},
+    "service": {"model_name": 'a "b"\\\n'},
+    "target": {"isa": "x86-64-v3"},
+    "pih": "0.1.0",
+    "plan": {"sha256": "ab"},
+    "fallbacks": ["linear bf16: scalar"],
+}
+
+
+def test_the_page():
+    page = exposition(LOCK, [("pih_steps_total", "counter", "Steps run.", 3)], ready=True)
+    assert page == (
+        "# HELP pih_build_info What this worker runs.\n"
+        "# TYPE pih_build_info gauge\n"
+        'pih_build_info{profile="p",model="a \\"b\\"\\\\\\n",isa="x86-64-v3",version="0.1.0",plan="ab"} 1\n'
+        "# HELP pih_fallback_info Slower or less exact paths that the lock names.\n"
+        "# TYPE pih_fallback_info gauge\n"
+        'pih_fallback_info{fallback="linear bf16: scalar"} 1\n'
+        "# HELP pih_ready 1 while serving.\n"
+        "# TYPE pih_ready gauge\n"
+        "pih_ready 1\n"
+        "# HELP pih_steps_total Steps run.\n"
+        "# TYPE pih_steps_total counter\n"
+        "pih_steps_total 3\n"
+    )
