@@ -14,7 +14,7 @@ import struct
 import tarfile
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pih_runtime.errors import BuildError
@@ -109,23 +109,26 @@ def _tarball(parts: dict[str, bytes], name: str) -> bytes:
 
 
 def _members(tarball: bytes) -> Iterator[Member]:
-    files: dict[str, bytes] = {}
+    files: dict[str, Member] = {}
     with tarfile.open(fileobj=io.BytesIO(tarball), mode="r:") as archive:
         for info in archive:
             path = _safe(info.name)
             if info.isdir():
                 continue
-            mode = 0o755 if info.mode & 0o111 else 0o644
+            if path == ".":
+                raise ValueError("the root is not a folder")
             if info.issym():
                 yield Member(path, 0o777, b"", _target(path, info.linkname))
-            elif info.isreg() or info.islnk():
-                data = files.get(_safe(info.linkname)) if info.islnk() else _content(archive, info)
-                if data is None:
-                    raise ValueError(f"{path} is a hard link to {info.linkname}, which does not come before it")
-                files[path] = data
-                yield Member(path, mode, data, "")
+                continue
+            if info.isreg():
+                files[path] = Member(path, 0o755 if info.mode & 0o111 else 0o644, _content(archive, info), "")
+            elif info.islnk() and _safe(info.linkname) in files:
+                files[path] = replace(files[_safe(info.linkname)], path=path)
+            elif info.islnk():
+                raise ValueError(f"{path} is a hard link to {info.linkname}, which does not come before it")
             else:
                 raise ValueError(f"{path} is neither file, folder nor link")
+            yield files[path]
 
 
 def _content(archive: tarfile.TarFile, info: tarfile.TarInfo) -> bytes:

@@ -42,7 +42,7 @@ def needed(data: bytes, where: str) -> list[str]:
             return []
         table = _offset(segments, next(value for tag, value in tags if tag == _STRTAB))
         return [data[table + name : data.index(b"\0", table + name)].decode("ascii") for name in names]
-    except (ValueError, StopIteration, struct.error) as problem:
+    except (ValueError, OverflowError, StopIteration, struct.error) as problem:
         raise _broken(where, problem) from problem
 
 
@@ -60,7 +60,7 @@ def strip(data: bytes, where: str) -> bytes:
         # e_shoff, e_shnum, e_shstrndx: there is no section table any more.
         fields[6] = fields[12] = fields[13] = 0
         return _HEADER.pack(*fields) + data[_HEADER.size : end]
-    except (ValueError, struct.error) as problem:
+    except (ValueError, OverflowError, struct.error) as problem:
         raise _broken(where, problem) from problem
 
 

@@ -36,7 +36,7 @@ def load(path: Path) -> Spec:
         )
     except OSError as problem:
         raise BuildError(f"cannot read the step's specification: {problem.strerror}", where=str(path)) from problem
-    except (ValueError, KeyError, TypeError) as problem:
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
         raise BuildError(
             f"not a step specification: {problem!r}",
             where=str(path),

@@ -35,7 +35,7 @@ CUTS: dict[tuple[str, str], str] = {
         "the Python twin of a compiled module that is there",
     ),
     **dict.fromkeys(
-        [("*", "doctest"), ("*", "test"), ("multiprocessing.util", "test"), ("random", "statistics")],
+        [("*", "doctest"), ("*", "test"), ("random", "statistics")],
         "a module's test of itself",
     ),
     **dict.fromkeys(
@@ -57,10 +57,7 @@ CUTS: dict[tuple[str, str], str] = {
         [("*", "bz2"), ("*", "lzma"), ("shutil", "tarfile"), ("shutil", "zipfile"), ("zipfile", "py_compile")],
         "archives and compressions that no bundle reads",
     ),
-    **dict.fromkeys(
-        [("platform", "plistlib"), ("platform", "_wmi"), ("ctypes", "ctypes.wintypes")],
-        "other operating systems",
-    ),
+    ("platform", "plistlib"): "another operating system",
     **dict.fromkeys(
         [
             ("concurrent.futures", "concurrent.futures.process"),

@@ -1,0 +1,101 @@
+"""`python -I pih_steps NAME SPEC.json`, as a runner calls it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from pih_runtime.errors import BuildError
+from pih_steps import __main__ as program
+from pih_steps import spec as specification
+
+STEPS = Path(program.__file__).parent
+
+
+def _write(folder, **changes):
+    data = {"params": {}, "artifacts": {}, "trees": {}, "steps": {}, "tools": [], "output": str(folder / "out")}
+    path = folder / "spec.json"
+    path.write_text(json.dumps(data | changes))
+    return path
+
+
+def _run(*arguments, **process):
+    command = [sys.executable, "-I", str(STEPS), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env={}, **process)
+
+
+def _sources(folder):
+    (folder / "package").mkdir()
+    (folder / "package" / "__init__.py").write_text("x = 1\n")
+    (folder / "lock.json").write_text("{}\n")
+    return {
+        "params": {"packages": {"package": "pih"}},
+        "trees": {"package": str(folder / "package"), "lock": str(folder / "lock.json")},
+    }
+
+
+def test_a_step_runs_from_any_folder_and_leaves_no_bytecode(tmp_path):
+    before = set(STEPS.rglob("*.pyc"))
+    path = _write(tmp_path, **_sources(tmp_path))
+    result = _run("app", path, cwd="/")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert (tmp_path / "out" / "layer.tar.gz").is_file()
+    assert set(STEPS.rglob("*.pyc")) == before
+
+
+def test_its_own_modules_do_not_hide_others(tmp_path):
+    """`tar` or `base` in a tool must be the tool's own."""
+    assert str(STEPS) not in {str(Path(entry).resolve()) for entry in sys.path}
+    code = f"import runpy, sys; sys.argv = ['pih_steps']; runpy.run_path({str(STEPS)!r}); import tar"
+    result = subprocess.run([sys.executable, "-Ic", code], capture_output=True, text=True, check=False)
+    assert "No module named 'tar'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ([], 2, "a step takes its name"),
+        (["nonsense", "SPEC"], 2, "no build step 'nonsense'"),
+        (["app", "absent.json"], 7, "absent.json: cannot read"),
+        (["app", "SPEC"], 7, "no tree 'lock'"),
+    ],
+)
+def test_a_mistake_is_one_message_and_its_exit_code(tmp_path, arguments, code, words):
+    path = _write(tmp_path)
+    result = _run(*[str(path) if argument == "SPEC" else argument for argument in arguments])
+    assert result.returncode == code
+    assert words in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"params": 1}', '{"params": {}, "artifacts": 3}'])
+def test_what_is_no_specification_is_refused(tmp_path, text):
+    path = tmp_path / "spec.json"
+    path.write_text(text)
+    with pytest.raises(BuildError, match="not a step specification"):
+        specification.load(path)
+
+
+def test_tools_are_importable_while_the_step_runs(tmp_path, monkeypatch):
+    wheel = tmp_path / "tool-1-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("pih_test_tool.py", "VALUE = 42\n")
+        archive.writestr("pih_test_step.py", "import pih_test_tool\ndef run(spec): spec.params['got'] = 1\n")
+    monkeypatch.setitem(program.STEPS, "plan", "pih_test_step")
+    spec = specification.load(_write(tmp_path, tools=[str(wheel)]))
+    before = list(sys.path)
+    program.run("plan", spec)
+    assert spec.params == {"got": 1}
+    assert sys.path == before
+
+
+def test_a_broken_tool_is_named(tmp_path):
+    (tmp_path / "tool.whl").write_bytes(b"no zip")
+    spec = specification.load(_write(tmp_path, tools=[str(tmp_path / "tool.whl")]))
+    with pytest.raises(BuildError, match=r"tool\.whl: not a wheel"):
+        program.run("app", spec)
