@@ -28,7 +28,7 @@ TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-ABOUT = {"schema": 1, "special_tokens": {}, "bos_id": None, "defaults": {"temperature": 0.0}}
+ABOUT = {"schema": 1, "template_variables": {}, "bos_id": None, "defaults": {"temperature": 0.0}}
 SOURCES_ONLY = shutil.ignore_patterns("*.pyc", "__pycache__", "plugin.toml")
 CHOICES = list(range(3, 400))  # all but the special ids
 LAUNCHER = """import sys
@@ -90,7 +90,7 @@ def write_bundle(
     (root / "model/chat_template.jinja").write_text(TEMPLATE)
     about = {
         "schema": 1,
-        "special_tokens": {},
+        "template_variables": {},
         "bos_id": None,
         "stop_ids": list(stop_ids),
         "defaults": {"temperature": 0.0},

@@ -74,7 +74,7 @@ def make(tmp_path):
         folder.mkdir(exist_ok=True)
         TOY.save(str(folder / "tokenizer.json"))
         (folder / "chat_template.jinja").write_text(template)
-        known = {"schema": 1, "special_tokens": {}, "bos_id": None, "stop_ids": [2], "defaults": {"top_k": 3}}
+        known = {"schema": 1, "template_variables": {}, "bos_id": None, "stop_ids": [2], "defaults": {"top_k": 3}}
         (folder / "text.json").write_text(json.dumps({**known, **about}))
         return start(Context(tmp_path, {}, {}, "", None, print, lambda: True, print))
 

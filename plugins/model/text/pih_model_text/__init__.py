@@ -22,7 +22,7 @@ def start(context: Context) -> ModelText:
     try:
         return ModelText(
             tokenizer=load_tokenizer(folder / "tokenizer.json"),
-            template=ChatTemplate(template, about["special_tokens"]) if template else None,
+            template=ChatTemplate(template, about["template_variables"]) if template else None,
             stop_ids=frozenset(about["stop_ids"]),
             bos=[] if about["bos_id"] is None else [about["bos_id"]],
             defaults=about["defaults"],
