@@ -124,7 +124,7 @@ class Report:
 
 @attrs.frozen
 class Manifest:
-    """One plugin.toml. select 'by-name': never chosen unless the profile names it."""
+    """One plugin.toml."""
 
     id: str
     version: str
@@ -133,7 +133,6 @@ class Manifest:
     summary: str
     provides: dict[str, str]
     requires: dict[str, str] = attrs.field(factory=dict)
-    select: Literal["any", "by-name"] = "any"
     target: Constraint = Constraint()
     runtime: RuntimePart | None = None
     build: BuildPart | None = None

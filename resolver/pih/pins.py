@@ -66,7 +66,7 @@ def chosen(pins: Pins, what: str) -> tuple[Artifact, ...]:
         return tuple(pin for pin in pins.artifacts if pin.kind in ("deb", "wheel", "npm"))
     if what == "base":
         return tuple(pin for pin in pins.artifacts if pin.kind == "deb")
-    found = tuple(pin for pin in pins.artifacts if what in (pin.name, canonicalize_name(pin.name)))
+    found = tuple(pin for pin in pins.artifacts if pin.name in (what, canonicalize_name(what)))
     if not found:
         near = nearest(what, [pin.name for pin in pins.artifacts])
         meant = f"did you mean {near}? " if near else ""
@@ -90,5 +90,11 @@ def upgrade(
         for key, new in sorted(fresh.items())
         if key not in old or old[key].sha256 != new.sha256
     )
-    merged = old | {key: attrs.evolve(new, reasons=()) for key, new in fresh.items()}
+    merged = old | {key: _as_pin(new, old.get(key)) for key, new in fresh.items()}
     return Pins(schema=SCHEMA, artifacts=tuple(merged[key] for key in sorted(merged))), moves
+
+
+def _as_pin(new: Artifact, old: Artifact | None) -> Artifact:
+    """Without reasons; where a registry does not say the licence, with the one that was known."""
+    known = old is not None and new.licence == "NOASSERTION"
+    return attrs.evolve(new, reasons=(), licence=old.licence if known and old else new.licence)

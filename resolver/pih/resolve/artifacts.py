@@ -61,7 +61,7 @@ def wanted_by_plugins(plugins: Iterable[tuple[Manifest, tuple[str, ...]]]) -> tu
         why = f"{reasons[0]}{ARROW}{plugin.id}"
         if plugin.runtime is not None:
             wanted += [Wanted("wheel", canonicalize_name(name), f"{why} imports it") for name in plugin.runtime.wheels]
-        if plugin.report.kernel and plugin.runtime is None:
+        if plugin.kind == "kernels":
             wanted.append(Wanted("wheel", COMPILER, f"{why} is compiled by it"))
     return tuple(wanted)
 
@@ -100,5 +100,5 @@ def _unpinned(want: Wanted, pins: Pins) -> ResolutionError:
     return ResolutionError(
         f"Because {want.reason},\n  and {want.name} is not among this release's pinned artifacts.\n"
         f"  So no version of {want.name} is known to work.",
-        fix=f"{meant}pin it: pih lock --upgrade {want.name}",
+        fix=f"{meant}add it to plugins/pins.json, or choose a plugin that does without it",
     )

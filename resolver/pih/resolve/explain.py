@@ -63,7 +63,6 @@ def _fix(need: Need, refusals: list[Refusal]) -> str:
     cures = {
         "target": "change the profile's target to one that the plugin is made for",
         "version": f"bring a plugin whose {need.capability} is {need.specifier}",
-        "by-name": f"name the plugin in the profile, e.g. {refusals[0].plugin.kind}.plugin",
         "taken": "ask for features that need one provider only",
         "conflict": "leave out one of the two plugins",
     }

@@ -16,7 +16,7 @@ from packaging.version import Version
 
 from pih.catalog import Manifest
 
-Cause = Literal["target", "version", "by-name", "other", "taken", "conflict"]
+Cause = Literal["target", "version", "other", "taken", "conflict"]
 
 
 @attrs.frozen
@@ -104,8 +104,6 @@ def _refusal(
     version = plugin.provides[need.capability]
     if need.plugin and plugin.id != need.plugin:
         return Refusal(plugin, "other", f"the profile names {need.plugin}")
-    if plugin.select == "by-name" and plugin.id != need.plugin and not _chosen(plugin, served):
-        return Refusal(plugin, "by-name", "it is taken only where a profile names it")
     if not SpecifierSet(need.specifier).contains(version, prereleases=True):
         return Refusal(plugin, "version", f"it provides {need.capability} {version}")
     if unfit := misfit(plugin):
@@ -123,10 +121,6 @@ def _refusal(
                 plugin, "conflict", f"it and {other.id}, which serves {other_need.capability}, both provide {shared[0]}"
             )
     return None
-
-
-def _chosen(plugin: Manifest, served: tuple[tuple[Need, Manifest], ...]) -> bool:
-    return any(other is plugin for _, other in served)
 
 
 def start_order(solution: Solution) -> tuple[str, ...]:

@@ -63,7 +63,7 @@ KEYS = st.one_of(st.from_regex(r"[A-Za-z0-9_-]{1,6}", fullmatch=True), st.text(m
 VALUES = st.one_of(
     st.integers(-1000, 1000).map(str),
     st.booleans().map(lambda value: str(value).lower()),
-    st.text(max_size=10).map(lambda text: _basic(text)),
+    st.text(max_size=10).map(_basic),
     st.lists(st.text(max_size=4), max_size=3).map(lambda items: "[\n" + ",\n".join(map(_basic, items)) + "\n]"),
     st.text(max_size=20).map(lambda text: '""' + _basic(text) + '""'),
 )

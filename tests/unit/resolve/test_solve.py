@@ -72,10 +72,9 @@ def test_a_choice_that_leads_nowhere_is_taken_back():
     assert chosen([need("x")], plugins) == ["a/good"]
 
 
-def test_a_plugin_by_name_only_is_taken_where_it_is_named():
-    torch = plugin("backend/torch", {"device": "1.0"}, select="by-name", version="9.0")
-    cpu = plugin("backend/cpu", {"device": "1.0"})
-    assert chosen([need("device")], [torch, cpu]) == ["backend/cpu"]
+def test_a_need_that_names_a_plugin_takes_no_other():
+    torch = plugin("backend/torch", {"device": "1.0"})
+    cpu = plugin("backend/cpu", {"device": "1.0"}, version="9.0")
     assert chosen([need("device", plugin="backend/torch")], [torch, cpu]) == ["backend/torch"]
 
 

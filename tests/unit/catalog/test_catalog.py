@@ -1,0 +1,152 @@
+"""The catalog: strict reading of plugin.toml, with the words of every refusal."""
+
+from pathlib import Path
+
+import pytest
+
+from pih import catalog
+from pih_runtime.errors import ResolutionError
+
+ROOT = Path(__file__).parents[3]
+GOOD = """\
+id = "memory/paged"
+version = "0.1.0"
+kind = "memory"
+abi = 1
+summary = "pages"
+
+[provides]
+"memory.pages" = "1.0"
+
+[requires]
+"backend.device" = ">=1.0,<2"
+
+[runtime]
+package = "pih_memory"
+entry = "pih_memory:start"
+"""
+
+
+@pytest.fixture
+def load(tmp_path):
+    def write_and_load(text):
+        path = tmp_path / "plugins" / "memory" / "paged" / "plugin.toml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return catalog.load(tmp_path)
+
+    return write_and_load
+
+
+def test_a_manifest_becomes_data(load):
+    (plugin,) = load(GOOD).plugins
+    assert plugin.requires == {"backend.device": ">=1.0,<2"}
+    assert plugin.runtime.wheels == ()
+    assert plugin.permissions.network == "none"
+
+
+def test_the_built_in_catalog_is_sound():
+    found = catalog.load(ROOT)
+    ids = [plugin.id for plugin in found.plugins]
+    assert ids == sorted(ids)
+    assert {"backend/cpu", "kernels/cpu", "model/llama", "model/qwen3", "surface/openai"} <= set(ids)
+    provided = {name for plugin in found.plugins for name in plugin.provides}
+    assert provided == set(catalog.CAPABILITIES)
+
+
+def test_built_in_packages_and_entries_are_there():
+    for plugin in catalog.load(ROOT).plugins:
+        for half in (plugin.runtime, plugin.build):
+            if half is not None:
+                assert half.entry.startswith(f"{half.package}:")
+                assert (ROOT / "plugins" / plugin.id / half.package / "__init__.py").is_file()
+
+
+def test_the_digest_leaves_out_comments_and_order(load):
+    first = load(GOOD).sha256
+    assert (
+        load("# a comment\n" + GOOD.replace('abi = 1\nsummary = "pages"', 'summary = "pages"\nabi = 1')).sha256 == first
+    )
+    assert load(GOOD.replace('"1.0"', '"1.1"')).sha256 != first
+
+
+MESSAGES = {
+    "unknown key": (
+        ("abi = 1", "abi = 1\nsumary = 2"),
+        ("5: sumary: unknown key\n"
+        '  to fix: did you mean "summary"? known keys: id, version, kind, abi, summary, provides, requires, target, '
+        "runtime, build, permissions, report"),
+    ),
+    "missing key": (('version = "0.1.0"\n', ""), "1: version: missing\n  to fix: add version"),
+    "another folder's id": (
+        ("memory/paged", "memory/pagd"),
+        '1: id: "memory/pagd" lies in plugins/memory/paged\n  to fix: write id = "memory/paged"',
+    ),
+    "another folder's kind": (
+        ('kind = "memory"', 'kind = "model"'),
+        '3: kind: "model" lies in plugins/memory/paged\n  to fix: move it to its kind\'s folder',
+    ),
+    "unknown kind": (
+        ('kind = "memory"', 'kind = "memry"'),
+        ('3: kind: "memry" is not allowed\n  to fix: did you mean "memory"? allowed: "platform", "storage", "backend", '
+        '"kernels", "memory", "transport", "model", "execution", "surface" or "health"'),
+    ),
+    "another ABI": (
+        ("abi = 1", "abi = 2"),
+        "4: abi: ABI 2 is not this PIH's ABI 1\n  to fix: use the plugin's release for this PIH",
+    ),
+    "not a version": (
+        ('version = "0.1.0"', 'version = "new"'),
+        '2: version: "new" is not a version\n  to fix: write it like "1.0"',
+    ),
+    "not a provided version": (
+        ('"1.0"', '"one"'),
+        '8: provides.memory.pages: "one" is not a version\n  to fix: write it like "1.0"',
+    ),
+    "unknown capability": (
+        ('"memory.pages"', '"memory.page"'),
+        ('8: provides.memory.page: "memory.page" is not allowed\n  to fix: did you mean "memory.pages"? allowed: '
+        '"backend.device", "execution.engine", "health.probe", "kernels.pack", "memory.pages", "model.decoder", '
+        '"model.text", "platform.host", "storage.weights" or "surface.http"'),
+    ),
+    "not a specifier": (
+        ('">=1.0,<2"', '"1.0 or so"'),
+        '11: requires.backend.device: "1.0 or so" is not a version specifier\n  to fix: write it like ">=1.0,<2"',
+    ),
+    "not an entry": (
+        ("pih_memory:start", "pih_memory.start"),
+        '15: runtime.entry: "pih_memory.start" is not allowed\n  to fix: write it like "pih_backend_cpu:start"',
+    ),
+    "a package that is a path": (
+        ('"pih_memory"', '"../pih_memory"'),
+        '14: runtime.package: "../pih_memory" is not allowed\n  to fix: write it like "pih_backend_cpu"',
+    ),
+    "unknown op": (
+        (
+            "[runtime]",
+            ('[[report.kernel]]\nop = "liner"\nweight = ""\nlayout = ""\nactivation = ""\nisa = []\nsource = ""\n'
+            'template = ""\nconstants = []\nprecision = ""\n[runtime]'),
+        ),
+        ('13: report.kernel: "liner" is not allowed\n  to fix: did you mean "linear"? allowed: "embed", "rms_norm", '
+        '"quantize", "linear", "rope_table", "rope", "kv_write", "attention", "silu_mul", "gather" or "sample"'),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MESSAGES)
+def test_a_refusal_names_file_line_key_and_cure(load, case):
+    change, message = MESSAGES[case]
+    assert change[0] in GOOD
+    with pytest.raises(ResolutionError) as caught:
+        load(GOOD.replace(*change, 1))
+    assert str(caught.value) == f"plugins/memory/paged/plugin.toml:{message}"
+
+
+def test_a_file_that_is_not_toml(load):
+    with pytest.raises(ResolutionError, match="not TOML"):
+        load("id = ")
+
+
+def test_a_tree_without_plugins(tmp_path):
+    with pytest.raises(ResolutionError, match="no plugins found"):
+        catalog.load(tmp_path)

@@ -1,0 +1,145 @@
+"""Locks: stable text, strict reading, whole writing, and the words of every refusal."""
+
+import json
+import time
+from pathlib import Path
+
+import attrs
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pih import catalog, lock, profile
+from pih.schema import json_schema
+from pih_runtime.errors import LockError
+
+ROOT = Path(__file__).parents[3]
+SHIPPED = sorted((ROOT / "profiles").glob("*.lock.json"))
+TEXT = SHIPPED[0].read_text()
+LOCK = lock.from_json(TEXT, "x.lock.json")
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
+def test_a_lock_read_and_written_again_is_the_same_bytes(path):
+    assert lock.to_json(lock.read(path)) == path.read_text()
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "profiles").glob("*.toml")), ids=lambda path: path.stem)
+def test_every_shipped_profile_has_a_lock_that_answers_it(path):
+    lock.matches(lock.read(lock.path_for(path)), profile.load(path), catalog.load(ROOT))
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
+def test_locks_follow_their_json_schema(path):
+    jsonschema.validate(json.loads(path.read_text()), json.loads(json_schema(lock.Lock, "lock")))
+
+
+def test_nothing_that_holds_for_this_host_only_is_in_a_lock():
+    for path in SHIPPED:
+        assert str(ROOT) not in path.read_text()
+        assert "native" not in path.read_text()
+        assert "://" not in path.read_text()
+
+
+def test_reading_and_matching_is_quick():
+    path = ROOT / "profiles" / "smollm2-cpu.toml"
+    started = time.perf_counter()
+    lock.matches(lock.read(lock.path_for(path)), profile.load(path), catalog.load(ROOT))
+    assert time.perf_counter() - started < 0.2
+
+
+def changed(**values):
+    return json.dumps({**json.loads(TEXT), **values})
+
+
+def without(key):
+    return json.dumps({name: value for name, value in json.loads(TEXT).items() if name != key})
+
+
+CURE = "\n  to fix: write the lock again: pih lock"
+MESSAGES = {
+    "not JSON": ("{", "not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)" + CURE),
+    "not an object": ("[]", "lock schema None is not 1" + CURE),
+    "another schema": (changed(schema=2), "lock schema 2 is not 1" + CURE),
+    "a missing key": (without("budget"), "budget: missing\n  to fix: add budget"),
+    "an unknown key": (
+        changed(buget={}),
+        ('buget: unknown key\n  to fix: did you mean "budget"? known keys: schema, pih, profile, catalog_sha256, target, '
+        "model, limits, service, delivery, plugins, start_order, bindings, fallbacks, budget, plan, artifacts, build"),
+    ),
+    "a wrong type": (changed(delivery=3), "delivery: 3 is not a string\n  to fix: give a string"),
+    "a string for a list": (changed(start_order="abc"), 'start_order: "abc" is not a list\n  to fix: give a list'),
+    "a wrong item": (changed(start_order=[1]), "start_order[0]: 1 is not a string\n  to fix: give a string"),
+    "a wrong value deep inside": (
+        changed(plan={"sha256": "", "calls": "4"}),
+        'plan.calls: "4" is not a whole number\n  to fix: give a whole number',
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MESSAGES)
+def test_a_refusal_names_the_key_and_the_cure(case):
+    text, message = MESSAGES[case]
+    with pytest.raises(LockError) as caught:
+        lock.from_json(text, "x.lock.json")
+    assert str(caught.value) == f"x.lock.json: {message}"
+    assert caught.value.exit_code == 5
+
+
+def test_a_lock_that_is_not_there(tmp_path):
+    with pytest.raises(LockError) as caught:
+        lock.read(tmp_path / "x.lock.json")
+    assert str(caught.value) == (
+        f"{tmp_path}/x.lock.json: cannot read the lock: No such file or directory\n  to fix: write it: pih lock"
+    )
+
+
+@given(st.data())
+def test_a_damaged_lock_is_read_or_refused_and_never_breaks_the_reader(data):
+    at = data.draw(st.integers(0, len(TEXT) - 1))
+    damaged = TEXT[:at] + data.draw(st.text(max_size=3)) + TEXT[at + data.draw(st.integers(0, 30)) :]
+    try:
+        lock.from_json(damaged, "x")
+    except LockError:
+        return
+
+
+def test_writing_replaces_the_whole_file(tmp_path):
+    path = tmp_path / "x.lock.json"
+    path.write_text("an older lock that is much longer" * 10_000)
+    lock.write(LOCK, path)
+    assert lock.read(path) == LOCK
+    assert [entry.name for entry in tmp_path.iterdir()] == ["x.lock.json"]
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_writing_that_fails_leaves_the_old_lock_and_nothing_beside_it(tmp_path, monkeypatch):
+    path = tmp_path / "x.lock.json"
+    path.write_text("old")
+
+    def broken(_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(lock.os, "fsync", broken)
+    with pytest.raises(OSError, match="disk full"):
+        lock.write(LOCK, path)
+    assert path.read_text() == "old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["x.lock.json"]
+
+
+def test_a_lock_of_another_profile_or_catalog_names_pih_lock():
+    path = ROOT / "profiles" / f"{LOCK.profile.name}.toml"
+    intent, known = profile.load(path), catalog.load(ROOT)
+    other = attrs.evolve(LOCK, profile=attrs.evolve(LOCK.profile, sha256="0" * 64))
+    with pytest.raises(LockError) as caught:
+        lock.matches(other, intent, known)
+    assert str(caught.value) == (
+        f"{lock.path_for(path)}: the lock was made from another state of {path}\n  to fix: pih lock --profile {path}"
+    )
+    with pytest.raises(LockError) as caught:
+        lock.matches(attrs.evolve(LOCK, catalog_sha256="0" * 64), intent, known)
+    assert str(caught.value) == (
+        f"{lock.path_for(path)}: the lock was made with other plugins than this source tree has\n"
+        f"  to fix: pih lock --profile {path}"
+    )
