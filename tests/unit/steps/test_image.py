@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import tarfile
+import tracemalloc
 
 import pytest
 
@@ -166,3 +167,14 @@ def test_a_damaged_layer_is_named(inputs, make_spec, tmp_path):
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(BuildError, match=r"base/layer\.tar\.gz: not a compressed layer"):
         image.run(make_spec(**inputs))
+
+
+def test_weights_are_never_whole_in_memory(inputs, make_spec, tmp_path):
+    size = 64 << 20
+    with (tmp_path / "weights").open("wb") as stream:
+        stream.truncate(size)
+    tracemalloc.start()
+    image.run(make_spec(**inputs))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < size / 4
