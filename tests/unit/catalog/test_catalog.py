@@ -73,9 +73,11 @@ def test_the_digest_leaves_out_comments_and_order(load):
 MESSAGES = {
     "unknown key": (
         ("abi = 1", "abi = 1\nsumary = 2"),
-        ("5: sumary: unknown key\n"
-        '  to fix: did you mean "summary"? known keys: id, version, kind, abi, summary, provides, requires, target, '
-        "runtime, build, permissions, report"),
+        (
+            "5: sumary: unknown key\n"
+            '  to fix: did you mean "summary"? known keys: id, version, kind, abi, summary, provides, requires, target, '
+            "runtime, build, permissions, report"
+        ),
     ),
     "missing key": (('version = "0.1.0"\n', ""), "1: version: missing\n  to fix: add version"),
     "another folder's id": (
@@ -88,8 +90,10 @@ MESSAGES = {
     ),
     "unknown kind": (
         ('kind = "memory"', 'kind = "memry"'),
-        ('3: kind: "memry" is not allowed\n  to fix: did you mean "memory"? allowed: "platform", "storage", "backend", '
-        '"kernels", "memory", "transport", "model", "execution", "surface" or "health"'),
+        (
+            '3: kind: "memry" is not allowed\n  to fix: did you mean "memory"? allowed: "platform", "storage", "backend", '
+            '"kernels", "memory", "transport", "model", "execution", "surface" or "health"'
+        ),
     ),
     "another ABI": (
         ("abi = 1", "abi = 2"),
@@ -105,9 +109,11 @@ MESSAGES = {
     ),
     "unknown capability": (
         ('"memory.pages"', '"memory.page"'),
-        ('8: provides.memory.page: "memory.page" is not allowed\n  to fix: did you mean "memory.pages"? allowed: '
-        '"backend.device", "execution.engine", "health.probe", "kernels.pack", "memory.pages", "model.decoder", '
-        '"model.text", "platform.host", "storage.weights" or "surface.http"'),
+        (
+            '8: provides.memory.page: "memory.page" is not allowed\n  to fix: did you mean "memory.pages"? allowed: '
+            '"backend.device", "execution.engine", "health.probe", "kernels.pack", "memory.pages", "model.decoder", '
+            '"model.text", "platform.host", "storage.weights" or "surface.http"'
+        ),
     ),
     "not a specifier": (
         ('">=1.0,<2"', '"1.0 or so"'),
@@ -124,11 +130,15 @@ MESSAGES = {
     "unknown op": (
         (
             "[runtime]",
-            ('[[report.kernel]]\nop = "liner"\nweight = ""\nlayout = ""\nactivation = ""\nisa = []\nsource = ""\n'
-            'template = ""\nconstants = []\nprecision = ""\n[runtime]'),
+            (
+                '[[report.kernel]]\nop = "liner"\nweight = ""\nlayout = ""\nactivation = ""\nisa = []\nsource = ""\n'
+                'template = ""\nconstants = []\nprecision = ""\n[runtime]'
+            ),
         ),
-        ('13: report.kernel: "liner" is not allowed\n  to fix: did you mean "linear"? allowed: "embed", "rms_norm", '
-        '"quantize", "linear", "rope_table", "rope", "kv_write", "attention", "silu_mul", "gather" or "sample"'),
+        (
+            '13: report.kernel: "liner" is not allowed\n  to fix: did you mean "linear"? allowed: "embed", "rms_norm", '
+            '"quantize", "linear", "rope_table", "rope", "kv_write", "attention", "silu_mul", "gather" or "sample"'
+        ),
     ),
 }
 

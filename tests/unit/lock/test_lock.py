@@ -65,8 +65,10 @@ MESSAGES = {
     "a missing key": (without("budget"), "budget: missing\n  to fix: add budget"),
     "an unknown key": (
         changed(buget={}),
-        ('buget: unknown key\n  to fix: did you mean "budget"? known keys: schema, pih, profile, catalog_sha256, target, '
-        "model, limits, service, delivery, plugins, start_order, bindings, fallbacks, budget, plan, artifacts, build"),
+        (
+            'buget: unknown key\n  to fix: did you mean "budget"? known keys: schema, pih, profile, catalog_sha256, target, '
+            "model, limits, service, delivery, plugins, start_order, bindings, fallbacks, budget, plan, artifacts, build"
+        ),
     ),
     "a wrong type": (changed(delivery=3), "delivery: 3 is not a string\n  to fix: give a string"),
     "a string for a list": (changed(start_order="abc"), 'start_order: "abc" is not a list\n  to fix: give a list'),

@@ -59,6 +59,11 @@ def test_windows_line_ends():
     assert key_lines("a = 1\r\n\r\n[b]\r\nc = 2\r\n")["b", "c"] == 4
 
 
+def _basic(text):
+    escaped = "".join(c if (c.isalnum() and c.isascii()) or c in " #[]={}.'" else f"\\U{ord(c):08X}" for c in text)
+    return '"' + escaped + '"'
+
+
 KEYS = st.one_of(st.from_regex(r"[A-Za-z0-9_-]{1,6}", fullmatch=True), st.text(max_size=6))
 VALUES = st.one_of(
     st.integers(-1000, 1000).map(str),
@@ -67,11 +72,6 @@ VALUES = st.one_of(
     st.lists(st.text(max_size=4), max_size=3).map(lambda items: "[\n" + ",\n".join(map(_basic, items)) + "\n]"),
     st.text(max_size=20).map(lambda text: '""' + _basic(text) + '""'),
 )
-
-
-def _basic(text):
-    escaped = "".join(c if (c.isalnum() and c.isascii()) or c in " #[]={}.'" else f"\\U{ord(c):08X}" for c in text)
-    return '"' + escaped + '"'
 
 
 @given(st.lists(st.tuples(KEYS.filter(str.isprintable), VALUES), unique_by=lambda pair: pair[0], max_size=6))

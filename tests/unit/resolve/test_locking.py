@@ -1,0 +1,288 @@
+"""From a profile to a lock, on the shipped Qwen3 profiles, whose lowering needs no weights."""
+
+import ast
+import shutil
+from pathlib import Path
+
+import attrs
+import pytest
+
+from pih import catalog, lock, pins, profile, resolve
+from pih.build import graph as build_graph
+from pih_runtime.errors import ResolutionError
+
+ROOT = Path(__file__).parents[3]
+PROFILES = ROOT / "profiles"
+SYNTHETIC = (PROFILES / "qwen3-cpu-synthetic.toml").read_text()
+CATALOG = catalog.load(ROOT)
+PINS = pins.load(ROOT)
+
+
+def never(what):
+    raise AssertionError(f"asked for {what}")
+
+
+def resolved(text, known=CATALOG, previous=None):
+    return resolve.lock(
+        profile.parse(text.encode(), PROFILES / "x.toml"), known, PINS, previous, fetch=never, pin=never
+    )
+
+
+def refusal(text, known=CATALOG):
+    with pytest.raises(ResolutionError) as caught:
+        resolved(text, known)
+    assert caught.value.exit_code == 4
+    return str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def synthetic():
+    return resolved(SYNTHETIC)
+
+
+@pytest.mark.parametrize("name", ["qwen3-cpu", "qwen3-cpu-synthetic"])
+def test_the_committed_lock_is_what_the_resolver_says_today(name):
+    path = PROFILES / f"{name}.toml"
+    found = resolve.lock(profile.load(path), CATALOG, PINS, None, fetch=never, pin=never)
+    assert lock.to_json(found) == lock.path_for(path).read_text()
+
+
+def test_resolving_again_from_the_lock_changes_nothing(synthetic):
+    assert resolved(SYNTHETIC, previous=synthetic) == synthetic
+
+
+def test_a_locked_artifact_stays_while_it_serves_and_pins_move_on(synthetic):
+    older = tuple(
+        attrs.evolve(item, version="0.1", sha256="1" * 64) if item.name == "uvicorn" else item
+        for item in synthetic.artifacts
+    )
+    again = resolved(SYNTHETIC, previous=attrs.evolve(synthetic, artifacts=older))
+    assert [item.version for item in again.artifacts if item.name == "uvicorn"] == ["0.1"]
+
+
+def test_a_deployment_of_one_rank_has_no_transport(synthetic):
+    kinds = {plugin.kind for plugin in synthetic.plugins}
+    assert "transport" not in kinds
+    assert {"model/qwen3", "model/text"} == {plugin.id for plugin in synthetic.plugins if plugin.kind == "model"}
+
+
+def test_what_is_not_asked_for_is_not_there():
+    found = resolved(SYNTHETIC.replace("health = true", "health = false"))
+    assert "health/probe" not in {plugin.id for plugin in found.plugins}
+
+
+def test_everything_has_a_reason_that_begins_at_a_line_of_the_profile(synthetic):
+    for item in (*synthetic.plugins, *synthetic.artifacts):
+        assert item.reasons
+        assert all(reason.startswith("profiles/x.toml:") for reason in item.reasons)
+
+
+def test_plugins_start_after_what_they_require(synthetic):
+    order = synthetic.start_order
+    running = {plugin.id: plugin for plugin in synthetic.plugins if plugin.runtime is not None}
+    assert sorted(order) == sorted(running)
+    for name, plugin in running.items():
+        for need in plugin.requires:
+            if need.provider in running:
+                assert order.index(need.provider) < order.index(name)
+
+
+def test_the_budget_adds_up(synthetic):
+    budget = synthetic.budget
+    assert budget.total == budget.weights + budget.kv + budget.activations + budget.spill + budget.host
+    assert budget.kv == 28 * 2 * 4 * 2048 * 8 * 128 * 2
+    assert budget.limit == 3 << 30
+
+
+def test_a_budget_that_does_not_fit_says_the_numbers_and_fits_that_do():
+    message = refusal(SYNTHETIC.replace("3 GiB", "2 GiB"))
+    assert message.startswith(
+        'Because profiles/x.toml:17 target.memory = "2 GiB",\n  and weights 1137.0 MiB + KV cache 896.0 MiB'
+    )
+    assert "So it is" in message
+    fits = message.split("the nearest fits are ")[1].split(", or ")
+    assert [fit.split(" = ")[0] for fit in fits] == ["target.memory", "limits.context", "limits.batch"]
+    for fit in fits:
+        key, value = fit.split(" = ")
+        name = key.split(".")[1]
+        lines = [f"{name} = {value}" if line.startswith(f"{name} =") else line for line in SYNTHETIC.splitlines()]
+        resolved("\n".join(lines).replace("3 GiB", "2 GiB" if name != "memory" else value.strip('"')))
+
+
+def test_weights_alone_too_large_leave_only_more_memory():
+    message = refusal(SYNTHETIC.replace("3 GiB", "1 GiB"))
+    assert "the nearest fits are target.memory" in message
+    assert "limits" not in message.split("to fix")[1]
+
+
+def test_a_context_past_the_models_positions():
+    message = refusal(SYNTHETIC.replace("context = 2048", "context = 40961"))
+    assert message == (
+        "limits.context: a context of 40961 is more than the model's 40960 positions\n  to fix: set it to at most 40960"
+    )
+
+
+def test_a_model_plugin_that_is_not_there():
+    message = refusal(SYNTHETIC.replace('plugin = "qwen3"', 'plugin = "qwen"'))
+    assert message == (
+        'Because profiles/x.toml:7 model.plugin = "qwen",\n'
+        "  and the catalog has no model plugin model/qwen that provides model.decoder.\n"
+        "  So model.decoder cannot be served.\n"
+        "  to fix: did you mean model/qwen3? the catalog has model/llama, model/qwen3"
+    )
+
+
+def test_a_model_plugin_for_another_architecture_is_refused():
+    message = refusal(SYNTHETIC.replace('plugin = "qwen3"', 'plugin = "llama"'))
+    assert "q_norm" in message or "k_norm" in message
+
+
+def test_a_text_plugin_is_no_decoder():
+    assert "no model plugin model/text that provides model.decoder" in refusal(
+        SYNTHETIC.replace('plugin = "qwen3"', 'plugin = "text"')
+    )
+
+
+def test_a_backend_without_pinned_wheels():
+    message = refusal(SYNTHETIC.replace('plugin = "cpu"', 'plugin = "torch"'))
+    assert message.startswith('Because profiles/x.toml:39 backend.plugin = "torch" → backend/torch imports it,\n  and ')
+    assert message.endswith("or choose a plugin that does without it")
+
+
+def changed_catalog(folder, file, old, new):
+    shutil.copytree(ROOT / "plugins", folder / "plugins", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "models", folder / "models")
+    (folder / "profiles").mkdir()
+    path = folder / "plugins" / file
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    return catalog.load(folder)
+
+
+def test_an_op_without_a_kernel_is_an_error_and_not_a_slower_path(tmp_path):
+    known = changed_catalog(tmp_path, "kernels/cpu/plugin.toml", 'weight = "bf16"', 'weight = "f16"')
+    intent = profile.parse(SYNTHETIC.encode(), tmp_path / "profiles" / "x.toml")
+    with pytest.raises(ResolutionError) as caught:
+        resolve.lock(intent, known, PINS, None, fetch=never, pin=never)
+    assert "the kernel pack has no" in str(caught.value)
+    assert "bf16" in str(caught.value)
+
+
+def test_a_pack_for_other_processors_explains_itself(tmp_path):
+    known = changed_catalog(
+        tmp_path,
+        "kernels/cpu/plugin.toml",
+        '[target]\nos = ["linux"]\narch = ["x86_64"]',
+        '[target]\narch = ["aarch64"]',
+    )
+    assert refusal(SYNTHETIC, known) == (
+        'Because x.toml:39 backend.plugin = "cpu" → backend/cpu requires kernels.pack >=1.0,<2,\n'
+        '  and kernels/cpu 0.1.0 is out: it is made for arch "aarch64", the profile\'s target.arch is x86_64.\n'
+        "  So nothing serves kernels.pack >=1.0,<2.\n"
+        "  to fix: change the profile's target to one that the plugin is made for"
+    )
+
+
+def test_plugins_that_require_each_other_cannot_start(tmp_path):
+    need = '"backend.device" = ">=1.0,<2"'
+    known = changed_catalog(tmp_path, "memory/paged/plugin.toml", need, f'{need}\n"execution.engine" = ">=1"')
+    message = refusal(SYNTHETIC, known)
+    assert "memory/paged" in message
+    assert "execution/continuous" in message
+    assert "none of them can start first" in message
+
+
+def test_no_shape_for_made_up_weights():
+    message = refusal(SYNTHETIC.replace("models/qwen3-0.6b?seed", "models/none?seed"))
+    assert message == (
+        'Because profiles/x.toml:8 model.weights = "synthetic:models/none?seed=0",\n'
+        "  and models/none has no config.json and tensors.json in the source tree.\n"
+        "  So there is no shape to make weights in.\n"
+        "  to fix: name a folder of models/, e.g. synthetic:models/qwen3-0.6b?seed=0"
+    )
+
+
+def test_a_file_that_is_not_beside_the_profile():
+    message = refusal(SYNTHETIC.replace("chat_template.jinja", "none.jinja"))
+    assert message == (
+        'Because profiles/x.toml:10 model.chat_template = "file:../models/qwen3-0.6b/none.jinja",\n'
+        "  and there is no file ../models/qwen3-0.6b/none.jinja beside the profile.\n"
+        "  So the model has no chat_template.\n"
+        "  to fix: correct the path; it is relative to the profile"
+    )
+
+
+def steps_of(found):
+    return {step.id: step for step in found.build.steps}
+
+
+def test_the_graph_is_one_that_builders_take(synthetic):
+    build_graph.check(synthetic)
+    for step in synthetic.build.steps:
+        for tree in step.trees:
+            assert tree == "lock" or (ROOT / tree).exists(), tree
+    assert synthetic.build.steps[-1].id == "image"
+
+
+def test_every_artifact_of_a_lock_is_an_input_of_something(synthetic):
+    used = {name for step in synthetic.build.steps for name in (*step.artifacts, *step.tools)}
+    assert {artifact.name for artifact in synthetic.artifacts} == used | set(synthetic.build.interpreter)
+
+
+def test_separate_weights_are_no_part_of_the_image_and_their_bytes_no_input_of_the_plan():
+    found = steps_of(lock.read(PROFILES / "qwen3-cpu.lock.json"))
+    assert "weights" not in found["image"].steps
+    assert found["weights"].artifacts == ("qwen3-0.6b/model.safetensors",)
+    assert found["plan"].artifacts == ()
+    others = [name for step in found.values() if step.id != "weights" for name in step.artifacts]
+    assert "qwen3-0.6b/model.safetensors" not in others
+
+
+def test_embedded_weights_are_part_of_the_image(synthetic):
+    assert "weights" in steps_of(synthetic)["image"].steps
+
+
+def test_the_plan_step_must_find_the_locked_plan(synthetic):
+    assert steps_of(synthetic)["plan"].params["expected_plan_sha256"] == synthetic.plan.sha256
+
+
+def test_kernels_are_built_for_the_plans_bindings_alone(synthetic):
+    params = steps_of(synthetic)["kernels"].params
+    assert [item["symbol"] for item in params["bindings"]] == [binding.symbol for binding in synthetic.bindings]
+    assert {binding.weight for binding in synthetic.bindings} == {"", "bf16", "f32"}
+
+
+def program_files(run):
+    """The files of the step program that `run` imports, found in the code."""
+    homes = {"pih_steps": ROOT / "resolver" / "pih_steps", "pih_runtime": ROOT / "runtime" / "pih_runtime"}
+
+    def file_of(module):
+        top, *rest = module.split(".")
+        base = homes[top].joinpath(*rest) if top in homes else None
+        candidates = [base / "__init__.py", base.with_suffix(".py")] if base else []
+        return next((path for path in candidates if path.is_file()), None)
+
+    seen, waiting = set(), ["pih_steps", "pih_steps.__main__", f"pih_steps.{run}"]
+    while waiting:
+        path = file_of(module := waiting.pop())
+        if path is None or path in seen:
+            continue
+        seen.add(path)
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.module:
+                names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            waiting += [".".join(name.split(".")[:depth]) for name in names for depth in range(1, name.count(".") + 2)]
+        assert module
+    return seen
+
+
+@pytest.mark.parametrize("run", ["app", "base", "image", "imports", "kernels", "model", "plan", "weights", "wheels"])
+def test_each_step_declares_the_program_files_that_it_imports_and_no_others(synthetic, run):
+    declared = {ROOT / tree for tree in steps_of(synthetic)[run].trees if "pih_steps" in tree or "pih_runtime/" in tree}
+    declared_files = {file for tree in declared for file in ([tree] if tree.is_file() else tree.glob("*.py"))}
+    needed = program_files(run)
+    assert needed <= declared_files | set(
+        (ROOT / "runtime/pih_runtime").glob("*.py") if run in ("app", "imports") else ()
+    )
+    assert {tree for tree in declared if tree.is_file()} <= needed
