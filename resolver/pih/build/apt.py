@@ -30,14 +30,14 @@ def fetch(
     for repository in repositories(folder, environment):
         try:
             arguments = [_HELPER, "download-file", repository + path, str(target), f"SHA256:{artifact.sha256}"]
-            command.run(arguments, folder, environment, missing=_MISSING, advanced=advanced)
+            command.run("apt", arguments, folder, environment, missing=_MISSING, advanced=advanced)
         except FetchError as problem:
             refused.append(problem)
         else:
             return target
     try:
         exact = f"{wanted.name}:{wanted.qualifiers.get('arch', 'amd64')}={wanted.version}"
-        command.run(["apt-get", "download", exact], folder, environment, missing=_MISSING, advanced=advanced)
+        command.run("apt", ["apt-get", "download", exact], folder, environment, missing=_MISSING, advanced=advanced)
     except FetchError as problem:
         raise FetchError(
             f"no source of apt has {wanted.name} {wanted.version} any more; {problem.what}",
@@ -55,6 +55,7 @@ def pin_debs(
     asked = [f"{name}:{arch}" for name in names]
     try:
         printed = command.run(
+            "apt",
             ["apt-get", "download", "--print-uris", *asked],
             folder,
             environment,
@@ -73,7 +74,7 @@ def pin_debs(
 def repositories(folder: Path, environment: Mapping[str, str]) -> list[str]:
     """The base of each of apt's sources, as apt is configured, in its order."""
     arguments = ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"]
-    printed = command.run(arguments, folder, environment, missing=_MISSING, advanced=lambda _: None)
+    printed = command.run("apt", arguments, folder, environment, missing=_MISSING, advanced=lambda _: None)
     found = list(dict.fromkeys(line for line in printed.splitlines() if line))
     if not found:
         raise FetchError("apt has no package lists", fix=_NO_LISTS)

@@ -13,6 +13,7 @@ _POLL = 0.2
 
 
 def run(
+    client: str,
     arguments: Sequence[str],
     folder: Path,
     environment: Mapping[str, str],
@@ -20,7 +21,7 @@ def run(
     missing: str,
     advanced: Callable[[int], None],
 ) -> str:
-    """Run a client in `folder`; returns what it printed on stdout.
+    """Run a package manager's client in `folder`; returns what it printed on stdout.
 
     missing: what to do where the client is not installed. advanced: told the bytes that lie in the folder,
     a few times a second. Raises FetchError with the client's own last lines.
@@ -36,7 +37,7 @@ def run(
                 stderr=err,
             )
         except FileNotFoundError:
-            raise FetchError(f"{arguments[0]} is not installed", fix=missing) from None
+            raise FetchError(f"{client} is not installed", fix=missing) from None
         try:
             while _waits(process):
                 advanced(_bytes_below(folder))
@@ -48,7 +49,7 @@ def run(
         out.seek(0)
         if process.returncode:
             said = [line for line in err.read().decode(errors="replace").splitlines() if line.strip()]
-            raise FetchError("\n    ".join([f"{Path(arguments[0]).name} failed:", *said[-_LINES:]]))
+            raise FetchError("\n    ".join([f"{client} failed:", *said[-_LINES:]]))
         return out.read().decode(errors="replace")
 
 

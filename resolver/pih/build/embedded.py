@@ -13,7 +13,7 @@ from pathlib import Path
 
 import attrs
 
-from pih.build import fetch, graph, interpreter, step
+from pih.build import graph, interpreter, step
 from pih.build.progress import Listener, StepDone, StepFailed, StepStarted
 from pih.build.store import Store
 from pih.lock import Artifact, Lock, Step
@@ -86,6 +86,8 @@ def build(
     done = _known(inputs, store, listener)
     rest = [item for item in steps if item.id not in done]
     if rest:
+        from pih.build import fetch  # its clients are not needed to say that nothing has changed
+
         names = [*lock.build.interpreter, *(name for item in rest for name in (*item.artifacts, *item.tools))]
         fetch.fetch(
             [inputs.artifacts[name] for name in names],

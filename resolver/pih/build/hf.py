@@ -53,5 +53,5 @@ def _download(
     target = folder / "files"
     # Not -I: the user's own environment decides, as for pip.
     arguments = [sys.executable, "-c", _DOWNLOAD, *what, str(target)]
-    command.run(arguments, folder, environment, missing=_MISSING, advanced=advanced)
+    command.run("huggingface_hub", arguments, folder, environment, missing=_MISSING, advanced=advanced)
     return target / what[2]

@@ -62,7 +62,7 @@ def _download(
     arguments += ["--progress-bar=off", "--no-deps", "--only-binary=:all:", "--dest", str(folder)]
     arguments += ["--implementation=cp", f"--python-version={PYTHON}", "--abi=cp311", "--abi=abi3", "--abi=none"]
     arguments += [f"--platform={platform}" for platform in platforms]
-    command.run([*arguments, *what], folder, environment, missing=_MISSING, advanced=advanced)
+    command.run("pip", [*arguments, *what], folder, environment, missing=_MISSING, advanced=advanced)
 
 
 def _licence(wheel: Path) -> str:

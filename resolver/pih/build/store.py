@@ -67,7 +67,14 @@ class Store:
         return digest
 
     def adopt(self, temporary: Path, digest: str, size: int) -> Path:
-        """Move a file of a workspace into the store if it is what `digest` and `size` say."""
+        """Move a file of a workspace into the store if it is what `digest` and `size` say.
+
+        A link (apt makes one for a repository on this host) is followed, and what it points to left alone.
+        """
+        if temporary.is_symlink():
+            target = temporary.resolve()
+            temporary.unlink()
+            shutil.copyfile(target, temporary)
         found_digest, found_size = measure(temporary)
         if found_size != size:
             raise FetchError(f"got {found_size} bytes where the lock says {size}", where=temporary.name)

@@ -197,7 +197,7 @@ def test_a_missing_source_tree_is_named(build, a_lock):
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.15, 0.3, 0.5, 0.8, 1.2])
-def test_killed_at_any_point_the_next_build_works(build, a_lock, project, store, tmp_path, delay):  # noqa: PLR0917 - fixtures
+def test_killed_at_any_point_the_next_build_works(build, a_lock, project, store, tmp_path, delay):
     """The victim runs the same build in a process group of its own, killed without warning."""
     (tmp_path / "lock.pickle").write_bytes(__import__("pickle").dumps(a_lock))
     victim = textwrap.dedent(f"""
@@ -208,7 +208,7 @@ def test_killed_at_any_point_the_next_build_works(build, a_lock, project, store,
         os.write(1, b"go")
         embedded.build(pickle.loads(pathlib.Path({str(tmp_path / "lock.pickle")!r}).read_bytes()),
             pathlib.Path({str(project / "tiny.lock.json")!r}), pathlib.Path({str(project)!r}),
-            open_store(pathlib.Path({str(store.root)!r})), 
+            open_store(pathlib.Path({str(store.root)!r})),
             target={a_lock.build.steps[-1].id!r}, jobs=2, offline=True, environment={{}}, listener=silent)
     """)
     environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY / 'resolver'}:{REPOSITORY / 'runtime'}"}

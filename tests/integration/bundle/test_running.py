@@ -44,7 +44,7 @@ while True:
     if b"POST" in request:
         net = "/sys/class/net"
         seen = {"uid": os.getuid(), "pid": os.getpid(), "home": os.path.isdir("/home"), "env": sorted(os.environ),
-                "network": sorted(os.listdir(net)) if os.path.isdir(net) else [], 
+                "network": sorted(os.listdir(net)) if os.path.isdir(net) else [],
                 "writable": os.access("/usr", os.W_OK),
                 "weights": open(weights).read() if os.path.exists(weights) else None}
         if b"die" in request:
@@ -132,7 +132,7 @@ def test_on_a_port_of_the_host(image, store, free_port, capfd):
     assert "stopped gently" in capfd.readouterr().err
 
 
-def test_without_a_sandbox(image, store, private, weights, monkeypatch, capfd):  # noqa: PLR0917 - fixtures
+def test_without_a_sandbox(image, store, private, weights, monkeypatch, capfd):
     monkeypatch.setattr(unpacked, "bwrap_trouble", lambda: "bwrap is not installed")
     with unpacked.started(image, store, private, weights) as worker:
         seen = ask(worker)
