@@ -7,6 +7,10 @@ from pathlib import Path
 import click
 
 from pih.cli import COMMANDS, pih
+from pih.lock import Lock
+from pih.profile_schema import MODEL_KINDS, Intent
+from pih.schema import json_schema, table_page
+from pih.sources import form
 from pih_runtime import errors
 from pih_runtime.ops import OPS
 
@@ -51,10 +55,34 @@ def _ops() -> str:
 def _exit_codes() -> str:
     lines = [_NOTE, "# Exit codes\n\n| code | what failed |\n|---|---|\n| 0 | nothing |\n"]
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.PihError)]
-    lines += [f"| {k.exit_code} | {k.__doc__} |\n" for k in sorted(kinds, key=lambda k: k.exit_code) if k is not errors.PihError]
+    lines += [
+        f"| {k.exit_code} | {k.__doc__} |\n"
+        for k in sorted(kinds, key=lambda k: k.exit_code)
+        if k is not errors.PihError
+    ]
     return "".join(lines)
 
 
-def pages(root: Path) -> dict[str, str]:  # noqa: ARG001 - pages that read profiles and manifests need it
+def _profile(root: Path) -> str:
+    """Every key of a profile, after one that is shipped."""
+    example = (root / "profiles" / "smollm2-cpu.toml").read_text()
+    forms = "".join(f"- `{form(kind)}`\n" for kind in MODEL_KINDS)
+    return (
+        f"{_NOTE}# The Deployment Profile\n\nWhat a user writes: one TOML file for one deployment, e.g. "
+        f"`profiles/smollm2-cpu.toml`:\n\n```toml\n{example}```\n\n"
+        "Unknown keys, wrong types and bad values are errors (exit 3) with file, line, key and what is allowed. "
+        "`profile.schema.json` beside this page lets an editor say the same.\n\n"
+        f"A source says where a file of the model comes from:\n\n{forms}{table_page(Intent)}"
+    )
+
+
+def pages(root: Path) -> dict[str, str]:
     """Name of each page in docs/reference, and its text."""
-    return {"cli.md": _command_line(), "ops.md": _ops(), "exit-codes.md": _exit_codes()}
+    return {
+        "cli.md": _command_line(),
+        "ops.md": _ops(),
+        "exit-codes.md": _exit_codes(),
+        "profile.md": _profile(root),
+        "profile.schema.json": json_schema(Intent, "PIH Deployment Profile"),
+        "lock.schema.json": json_schema(Lock, "PIH Deployment Lock"),
+    }

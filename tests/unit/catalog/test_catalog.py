@@ -75,7 +75,8 @@ MESSAGES = {
         ("abi = 1", "abi = 1\nsumary = 2"),
         (
             "5: sumary: unknown key\n"
-            '  to fix: did you mean "summary"? known keys: id, version, kind, abi, summary, provides, requires, target, '
+            '  to fix: did you mean "summary"? known keys: id, version, kind, abi, summary, provides, requires, '
+            "target, "
             "runtime, build, permissions, report"
         ),
     ),
@@ -91,7 +92,8 @@ MESSAGES = {
     "unknown kind": (
         ('kind = "memory"', 'kind = "memry"'),
         (
-            '3: kind: "memry" is not allowed\n  to fix: did you mean "memory"? allowed: "platform", "storage", "backend", '
+            '3: kind: "memry" is not allowed\n  to fix: did you mean "memory"? allowed: "platform", "storage", '
+            '"backend", '
             '"kernels", "memory", "transport", "model", "execution", "surface" or "health"'
         ),
     ),

