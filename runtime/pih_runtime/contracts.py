@@ -73,28 +73,33 @@ class Pool(Protocol):
     page_size: int
     pages_total: int
 
-    def pages_free(self) -> int: ...
+    def pages_free(self) -> int:
+        """Pages that `grow` could give now."""
 
     def begin(self, key: int, ids: Sequence[int]) -> int:
-        """Open sequence `key`; returns how many leading ids are already in the cache (reused, whole pages, < len(ids))."""
+        """Open sequence `key`; returns how many leading ids are in the cache already: whole pages, fewer than all ids."""
 
     def grow(self, key: int, length: int) -> bool:
         """Give the sequence pages for `length` positions in all; False (and nothing taken) where there are too few."""
 
-    def pages(self, key: int) -> Sequence[int]: ...
+    def pages(self, key: int) -> Sequence[int]:
+        """The sequence's pages in order of position."""
 
     def computed(self, key: int, ids: Sequence[int]) -> None:
         """These ids (all from position 0) are now in the cache: full pages become reusable by others."""
 
-    def end(self, key: int) -> None: ...
+    def end(self, key: int) -> None:
+        """Close the sequence and give its pages back."""
 
 
 class TokenStream(Protocol):
     """Turns ids into text piece by piece; holds back what is not yet whole UTF-8."""
 
-    def push(self, token: int) -> str: ...
+    def push(self, token: int) -> str:
+        """The text that this id completes; may be empty."""
 
-    def flush(self) -> str: ...
+    def flush(self) -> str:
+        """What was held back, at the end."""
 
 
 class Text(Protocol):
@@ -103,9 +108,11 @@ class Text(Protocol):
     stop_ids: frozenset[int]  # ids that end a generation
     defaults: Mapping[str, Any]  # generation defaults of the model: temperature, top_p, top_k
 
-    def encode(self, text: str) -> list[int]: ...
+    def encode(self, text: str) -> list[int]:
+        """Ids of a plain prompt."""
 
-    def stream(self) -> TokenStream: ...
+    def stream(self) -> TokenStream:
+        """A stream for one answer."""
 
     def chat(self, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> list[int]:
         """Ids of the prompt; raises ValueError with the template's own words where it refuses."""
@@ -126,7 +133,8 @@ class Request:
 class Piece:
     """A part of an answer. finish: '' while it goes on, then 'stop', 'length' or 'error'.
 
-    tokens: new ids so far. cached: ids of the prompt that were already in the cache. With 'error', `text` says why the answer ends here.
+    tokens: new ids so far. cached: ids of the prompt that were already in the cache.
+    With 'error', `text` says why the answer ends here.
     """
 
     text: str
@@ -155,6 +163,8 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
+    """A page as it is sent."""
+
     status: int
     media_type: str
     body: bytes
@@ -163,4 +173,5 @@ class Reply:
 class Http(Protocol):
     """surface.http: the server; others may add a page to it."""
 
-    def route(self, path: str, answer: Callable[[], Reply]) -> None: ...
+    def route(self, path: str, answer: Callable[[], Reply]) -> None:
+        """Serve GET `path` with what `answer` returns, from now on."""

@@ -6,6 +6,9 @@ this package is the lowest layer. A message says what is wrong, where, and what 
 
 from __future__ import annotations
 
+import traceback
+from pathlib import Path
+
 
 class PihError(Exception):
     """A failure that its user can understand and act on; shown without a traceback."""
@@ -70,3 +73,12 @@ class WorkerError(PihError):
     """The worker or the engine that runs it."""
 
     exit_code = 9
+
+
+def described(problem: BaseException) -> str:
+    """One line: a PihError's own words, of any other error also its kind and the place it came from."""
+    if isinstance(problem, PihError):
+        return str(problem)
+    frames = traceback.extract_tb(problem.__traceback__)
+    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return f"{type(problem).__name__}: {problem}{place}"

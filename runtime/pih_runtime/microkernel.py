@@ -6,7 +6,6 @@ It knows no model, no device and no protocol. It imports the plugins that the lo
 from __future__ import annotations
 
 import importlib
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pih_runtime.contracts import Context
-from pih_runtime.errors import PihError, WorkerError
+from pih_runtime.errors import PihError, WorkerError, described
 from pih_runtime.lock import Lock, Plugin
 
 Log = Callable[[str], None]
@@ -84,15 +83,6 @@ def stop(started: Sequence[Started]) -> list[str]:
         except Exception as problem:  # noqa: BLE001 - all are reported, none may keep the next from stopping
             problems.append(f"plugin {item.plugin.id} failed to stop: {described(problem)}")
     return problems
-
-
-def described(problem: BaseException) -> str:
-    """One line: a PihError's own words, of any other error also its kind and the place it came from."""
-    if isinstance(problem, PihError):
-        return str(problem)
-    frames = traceback.extract_tb(problem.__traceback__)
-    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
-    return f"{type(problem).__name__}: {problem}{place}"
 
 
 def _import(plugin: Plugin) -> Callable[[Context], Any]:

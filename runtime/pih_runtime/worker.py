@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from types import FrameType
 
 from pih_runtime import bundle, lock, microkernel
-from pih_runtime.errors import PihError, UsageError, WorkerError
+from pih_runtime.errors import PihError, UsageError, WorkerError, described
 
 USAGE = """usage: pih-worker [--listen HOST:PORT|unix:PATH]
 
@@ -122,7 +122,7 @@ def _raise(end: End, problems: list[str]) -> None:
     """One error for the user: the first cause, then every release error."""
     lines = [f"while stopping: {problem}" for problem in problems]
     if isinstance(end, BaseException):
-        lines.insert(0, microkernel.described(end))
+        lines.insert(0, described(end))
     if lines:
         error = WorkerError("\n  ".join(lines))
         error.exit_code = end.exit_code if isinstance(end, PihError) else WorkerError.exit_code

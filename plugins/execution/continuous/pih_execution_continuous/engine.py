@@ -13,7 +13,7 @@ from pih_execution_continuous.batch import step_of
 from pih_execution_continuous.scheduler import Scheduler
 from pih_execution_continuous.sequence import Sequence, Share
 from pih_runtime.contracts import Backend, Piece, Pool, Request, Text
-from pih_runtime.errors import PihError, WorkerError
+from pih_runtime.errors import WorkerError, described
 
 IN_FLIGHT = 2  # steps: the next is submitted before the last one's ids are read, so the device never waits for Python
 
@@ -100,8 +100,7 @@ class ContinuousEngine:
         try:
             self._loop()
         except Exception as problem:  # noqa: BLE001 - told to every request and to the microkernel, as the first cause
-            reason = str(problem) if isinstance(problem, PihError) else f"{type(problem).__name__}: {problem}"
-            self._end_all(f"the engine failed: {reason}")
+            self._end_all(f"the engine failed: {described(problem)}")
             self._fail(problem)
         else:
             self._end_all("the worker is stopping")

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from uvicorn.config import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import Server
 
 from pih_runtime.contracts import Reply
@@ -33,8 +34,8 @@ class HttpServer:
         self._server = Server(
             Config(
                 self._app,
-                http="h11",
-                loop="asyncio",
+                http=H11Protocol,
+                loop="none",
                 ws="none",
                 lifespan="off",
                 interface="asgi3",
