@@ -1,4 +1,7 @@
-"""Every op but `sample`: the executable text of `pih_runtime.ops`. Operands come in its order; outputs are written in place."""
+"""Every op but `sample`: the executable text of `pih_runtime.ops`. Operands come in its order; outputs are written in place.
+
+Values are float32; inside an op sums are float64, so that the oracle's own rounding is well below what it judges.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,13 @@ def _embed(batch: Batch, _attrs: Attrs, table: Tensor, y: Tensor) -> None:
 
 
 def _rms_norm(_batch: Batch, attrs: Attrs, x: Tensor, weight: Tensor, y: Tensor) -> None:
-    groups = x.reshape(len(x), -1, len(weight))
+    groups = x.reshape(len(x), -1, len(weight)).double()
     scale = torch.rsqrt(groups.square().mean(dim=-1, keepdim=True) + attrs["eps"])
     y.copy_((groups * scale * weight).reshape(len(x), -1))
 
 
 def _linear(_batch: Batch, attrs: Attrs, x: Tensor, weight: Tensor, y: Tensor) -> None:
-    product = x @ weight.T
+    product = x.double() @ weight.T.double()
     y.copy_(y + product if attrs["accumulate"] else product)
 
 
@@ -60,8 +63,8 @@ def _attention(batch: Batch, attrs: Attrs, q: Tensor, cache: Tensor, y: Tensor) 
         seen = int(positions[-1]) + 1
         blocks = -(-seen // cache.shape[3])
         # [K,V][page][head][place][dim] → [K,V][head][position][dim]
-        own = cache[:, batch.pages[index, :blocks]].float().transpose(1, 2).flatten(2, 3)[:, :, :seen]
-        heads = q[start:stop].reshape(stop - start, -1, head_dim).transpose(0, 1)
+        own = cache[:, batch.pages[index, :blocks]].transpose(1, 2).flatten(2, 3)[:, :, :seen].double()
+        heads = q[start:stop].reshape(stop - start, -1, head_dim).transpose(0, 1).double()
         keys, values = (side.repeat_interleave(len(heads) // len(side), dim=0) for side in own)
         scores = heads @ keys.transpose(1, 2) * attrs["scale"]
         hidden = torch.arange(seen)[None, :] > positions[:, None]
@@ -70,7 +73,8 @@ def _attention(batch: Batch, attrs: Attrs, q: Tensor, cache: Tensor, y: Tensor) 
 
 
 def _silu_mul(_batch: Batch, _attrs: Attrs, gate: Tensor, up: Tensor, y: Tensor) -> None:
-    y.copy_(gate / (1 + torch.exp(-gate)) * up)
+    wide = gate.double()
+    y.copy_(wide / (1 + torch.exp(-wide)) * up)
 
 
 def _gather(batch: Batch, _attrs: Attrs, x: Tensor, y: Tensor) -> None:
