@@ -77,7 +77,7 @@ class Pool(Protocol):
         """Pages that `grow` could give now."""
 
     def begin(self, key: int, ids: Sequence[int]) -> int:
-        """Open sequence `key`; returns how many leading ids are in the cache already: whole pages, fewer than all ids."""
+        """Open sequence `key`; returns how many leading ids the cache has already: whole pages, never all."""
 
     def grow(self, key: int, length: int) -> bool:
         """Give the sequence pages for `length` positions in all; False (and nothing taken) where there are too few."""
