@@ -80,8 +80,14 @@ def structure(data: object, cls: type[T]) -> T:
 
 
 def unstructure(value: object) -> Any:
-    """The plain data of attrs instances, keys in the order of the classes."""
-    return _CONVERTER.unstructure(value)
+    """The plain data of attrs instances, keys in the order of the classes; lists and tables inside are copies."""
+    if attrs.has(type(value)):
+        return {name: unstructure(getattr(value, name)) for name in (field.name for field in attrs.fields(type(value)))}
+    if isinstance(value, list | tuple):
+        return [unstructure(item) for item in value]
+    if isinstance(value, dict):
+        return {key: unstructure(item) for key, item in value.items()}
+    return value
 
 
 def dotted(path: Path) -> str:

@@ -92,7 +92,8 @@ def resolve(intent: Profile, known: Catalog, previous: Lock | None, *, offline: 
     shelf = store()
     bring = fetch.one(shelf, lock_folder=intent.path.parent, environment=os.environ, offline=offline, listener=listener)
     ask = pin.of_source(shelf, os.environ)
-    return resolve_profile(intent, known, pins.load(SOURCE_ROOT), previous, fetch=bring, pin=ask)
+    memo = default_root(os.environ) / "lowered"
+    return resolve_profile(intent, known, pins.load(SOURCE_ROOT), previous, fetch=bring, pin=ask, memo=memo)
 
 
 def built(found: Deployment, target: str, *, offline: bool, jobs: int, listener: Listener) -> embedded.Result:

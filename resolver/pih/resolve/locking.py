@@ -13,7 +13,8 @@ from pih.lock import Limits, Lock, Plugin, ProfileRef, Requirement, RuntimeHalf,
 from pih.pins import Pins
 from pih.profile import Profile
 from pih.resolve import artifacts, budget, explain, graph
-from pih.resolve.lowering import Fetch, lower, pack_of, plan_params
+from pih.resolve.lowering import Fetch, inputs, lower, pack_of, plan_params
+from pih.resolve.memo import remembered
 from pih.resolve.model import ModelFile, Pin, model_files
 from pih.resolve.solve import DeadEnd, Need, Solution, solve, start_order
 from pih.resolve.target import misfit, target_of
@@ -21,11 +22,20 @@ from pih.structure import unstructure
 from pih_runtime.errors import ResolutionError
 
 
-def lock(profile: Profile, catalog: Catalog, pins: Pins, previous: Lock | None, *, fetch: Fetch, pin: Pin) -> Lock:
+def lock(
+    profile: Profile,
+    catalog: Catalog,
+    pins: Pins,
+    previous: Lock | None,
+    *,
+    fetch: Fetch,
+    pin: Pin,
+    memo: Path | None = None,
+) -> Lock:
     """Resolve. previous: the lock before, whose artifacts stay where they still serve.
 
     fetch: an artifact's file, brought here if it is not. pin: a model file that is not among the pins, from the
-    user's registry.
+    user's registry. memo: a folder that keeps what lowering gave, so that locking again is quick.
     """
     intent, root = profile.intent, catalog.root
     target = target_of(profile)
@@ -46,7 +56,15 @@ def lock(profile: Profile, catalog: Catalog, pins: Pins, previous: Lock | None, 
     chosen = artifacts.choose(wanted, files.values(), pins, held)
     limits = Limits(**unstructure(intent.limits))
     plan = plan_params(solution, files, target.isa, limits)
-    lowered = lower(plan, files, pack_of(solution).report, root, fetch)
+    names, trees = inputs(plan)
+    lowered = remembered(
+        memo,
+        root,
+        plan,
+        {artifact.name: artifact.sha256 for artifact in chosen if artifact.name in names},
+        (plan["model"], plan["kernels"], *trees),
+        lambda: lower(plan, files, pack_of(solution).report, root, fetch),
+    )
     budgeted = budget.budget_of(lowered, solution.plugins, target)
     budget.check(budgeted, limits, profile.reason(root, "target", "memory"))
     return Lock(
