@@ -81,8 +81,9 @@ def structure(data: object, cls: type[T]) -> T:
 
 def unstructure(value: object) -> Any:
     """The plain data of attrs instances, keys in the order of the classes; lists and tables inside are copies."""
-    if attrs.has(type(value)):
-        return {name: unstructure(getattr(value, name)) for name in (field.name for field in attrs.fields(type(value)))}
+    kind: Any = type(value)
+    if attrs.has(kind):
+        return {field.name: unstructure(getattr(value, field.name)) for field in attrs.fields(kind)}
     if isinstance(value, list | tuple):
         return [unstructure(item) for item in value]
     if isinstance(value, dict):
