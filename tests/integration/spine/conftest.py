@@ -12,7 +12,6 @@ from pathlib import Path
 import httpx
 import openai
 import pytest
-
 from tests.support.program import PROFILE, pih
 
 CONTAINERS = """

@@ -5,9 +5,9 @@ import json
 import shutil
 import subprocess
 import tarfile
+from pathlib import Path
 
 import pytest
-
 from tests.support.program import PROFILE, pih
 
 MB = 1_000_000
@@ -15,8 +15,10 @@ MB = 1_000_000
 
 def layers(image):
     blobs = f"{image['layout']}/blobs/sha256"
-    with open(f"{blobs}/{image['digest'].removeprefix('sha256:')}") as manifest:
-        return [(layer, f"{blobs}/{layer['digest'].removeprefix('sha256:')}") for layer in json.load(manifest)["layers"]]
+    with Path(blobs, image["digest"].removeprefix("sha256:")).open() as manifest:
+        return [
+            (layer, f"{blobs}/{layer['digest'].removeprefix('sha256:')}") for layer in json.load(manifest)["layers"]
+        ]
 
 
 def test_skopeo_reads_the_layout(image):
@@ -65,4 +67,6 @@ def test_what_was_not_selected_is_not_there(image):
     components = {file["component"] for file in seen["files"]}
     assert not [c for c in components if c.startswith(("transport/", "backend/torch", "model/qwen3"))]
     assert not [p for p in paths if p.endswith((".py", ".pyi", ".h", ".a")) or "/tests/" in p or "numpy" in p]
-    assert {file["path"] for file in seen["files"] if file["component"] == "weights"} == {"/pih/weights/weights.safetensors"}
+    assert {file["path"] for file in seen["files"] if file["component"] == "weights"} == {
+        "/pih/weights/weights.safetensors"
+    }

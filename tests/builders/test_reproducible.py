@@ -1,0 +1,104 @@
+"""The same lock and source tree give the same image digest, whatever the surroundings."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.support.program import PROFILE, ROOT, pih
+
+PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+
+
+def newer_pythons():
+    """Interpreters after 3.11 on this host, one of each minor version."""
+    found = {}
+    for minor in range(12, 20):
+        places = [shutil.which(f"python3.{minor}"), *sorted(map(str, PYENV.glob(f"3.{minor}.*/bin/python3")))]
+        for place in filter(None, places):
+            runs = subprocess.run(
+                [place, "-c", "import venv, sys; print(sys.version_info[1])"], capture_output=True, check=False
+            )
+            if runs.stdout.strip() == str(minor).encode():
+                found[minor] = place
+    return found
+
+
+@pytest.fixture(scope="module")
+def digest():
+    return json.loads(pih("build", "--profile", PROFILE, "--json").stdout)["digest"]
+
+
+def copied(target):
+    """The source tree as git would check it out, in another place."""
+    names = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    ).stdout.decode()
+    for name in filter(None, names.split("\0")):
+        if (ROOT / name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, target / name)
+    return target
+
+
+def rebuilt(tree, scratch, prefix=(), **environment):
+    """Digest of a build in an empty store, with the artifacts of the first one as a mirror, and nothing else."""
+    mirror = Path(pih("store", "path").stdout.strip()) / "sha256"
+    run = subprocess.run(
+        [*prefix, str(tree / "pih"), "build", "--profile", PROFILE, "--json", "--offline"],
+        cwd=tree,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PIH_STORE": str(scratch / "store"), "PIH_MIRROR": str(mirror), **environment},
+    )
+    assert run.returncode == 0, run.stderr
+    answer = json.loads(run.stdout)
+    assert "image" in answer["steps_run"]
+    shutil.rmtree(scratch / "store")
+    return answer["digest"]
+
+
+def test_another_place_zone_umask_home_locale_and_cpu_count(digest, tmp_path):
+    tree = copied(tmp_path / "else where" / "pih")
+    home = tmp_path / "home"
+    home.mkdir()
+    surroundings = {"TZ": "Pacific/Kiritimati", "HOME": str(home), "LC_ALL": "C.UTF-8", "LANG": "tr_TR.UTF-8"}
+    prefix = ("taskset", "--cpu-list", "0", "sh", "-c", 'umask 077; exec "$@"', "sh")
+    assert rebuilt(tree, tmp_path, prefix, **surroundings) == digest
+
+
+def test_poisoned_surroundings_do_not_leak_in(digest, tmp_path):
+    poison = tmp_path / "poison"
+    poison.mkdir()
+    for name in ("cc", "c++", "gcc", "ld", "zig", "python3", "strip", "gzip", "tar"):
+        (poison / name).write_text("#!/bin/sh\necho poisoned >&2\nexit 66\n")
+        (poison / name).chmod(0o755)
+    (poison / "sitecustomize.py").write_text("raise SystemExit('poisoned')\n")
+    surroundings = {
+        "PATH": f"{poison}:{os.environ['PATH']}",
+        "CC": str(poison / "cc"),
+        "CFLAGS": "-O0 -g",
+        "PYTHONPATH": str(poison),
+        "PYTHONHASHSEED": "7",
+        "LD_LIBRARY_PATH": str(poison),
+        "SOURCE_DATE_EPOCH": "1234567890",
+        "ZIG_GLOBAL_CACHE_DIR": str(poison / "cache"),
+    }
+    assert rebuilt(ROOT, tmp_path, **surroundings) == digest
+
+
+@pytest.mark.where_possible
+def test_a_newer_host_python(digest, tmp_path):
+    pythons = newer_pythons()
+    if not pythons:
+        pytest.skip("no Python after 3.11 on this host")
+    tree = copied(tmp_path / "newer")
+    for python in pythons.values():
+        assert rebuilt(tree, tmp_path, PIH_PYTHON=python) == digest, python
+        shutil.rmtree(tree / ".venv")
