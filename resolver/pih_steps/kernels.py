@@ -80,11 +80,13 @@ def unpack_zig(wheel: Path, folder: Path) -> None:
             archive.extractall(folder, [name for name in archive.namelist() if name.startswith(ZIG_PARTS)])
         (folder / "ziglang" / "zig").chmod(0o755)
     except (OSError, zipfile.BadZipFile, EOFError) as problem:
-        raise BuildError(f"not a ziglang wheel: {problem}", where=str(wheel), fix="delete it and build again") from problem
+        raise BuildError(
+            f"not a ziglang wheel: {problem}", where=str(wheel), fix="delete it and build again"
+        ) from problem
 
 
 def compile_pack(folder: Path, trees: Mapping[str, Path], text: str, isa: str, output: Path) -> None:
-    """Copies of the sources lie at fixed names under `folder`, and the compiler runs there: no path reaches the output."""
+    """Copies of the sources lie at fixed names in `folder`, where the compiler runs: no path reaches the output."""
     for name, tree in trees.items():
         shutil.copytree(tree, folder / name)
     (folder / "pack.cpp").write_text(text, encoding="utf-8")

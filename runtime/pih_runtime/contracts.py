@@ -63,7 +63,7 @@ class Backend(Protocol):
     def wait(self, ticket: object) -> list[int]:
         """The sampled id of each wanted row, in order."""
 
-    def logits(self) -> list[memoryview]:
+    def logits(self) -> list[memoryview[float]]:
         """Logits of the wanted rows of the last finished step, each [V] float32."""
 
 

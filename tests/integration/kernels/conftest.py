@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from pih_steps import kernels
 from pih_steps.spec import Spec
 
@@ -101,7 +102,7 @@ class Team:
             entry.parts = parts or self.threads
             for place, operand in zip(entry.operand, operands, strict=False):
                 place.data = operand.ctypes.data
-                # A cache is [2 (K, V), ...]: its stride is from one block to the other, as a matrix's is from row to row.
+                # A cache is [2 (K, V), ...]: its stride is from one block to the other.
                 place.stride = operand.strides[0] if operand.ndim > 1 else 0
                 place.columns = operand.shape[-1]
         step, keep = c_step(**fields)
@@ -128,7 +129,7 @@ def c_step(tokens=0, wanted=0, seq_start=None, sampling=(), scratch=None, scratc
     return step, (keep, raw, scratch)
 
 
-@pytest.fixture(params=ISAS)
+@pytest.fixture(params=[pytest.param(isa, marks=pytest.mark.where_possible) for isa in ISAS])
 def isa(request):
     if not host_has(request.param):
         pytest.skip(f"this CPU lacks {request.param}")

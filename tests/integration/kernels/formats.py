@@ -1,4 +1,4 @@
-"""Weight formats in numpy: packing as the layouts say, and the values they stand for. Written from the format's text alone."""
+"""Weight formats in numpy: packing as the layouts say, and the values they stand for."""
 
 from __future__ import annotations
 

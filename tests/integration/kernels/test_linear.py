@@ -1,4 +1,4 @@
-"""y = W x in every weight format: against float64, against the scalar reference, and bit for bit whatever the company."""
+"""y = W x in every weight format: against float64 and the scalar reference, bit for bit whatever the company."""
 
 from __future__ import annotations
 

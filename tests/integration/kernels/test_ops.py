@@ -1,4 +1,4 @@
-"""Every op but linear and sample: against its formula in float64, against its scalar reference, whatever the sharing."""
+"""Every op but linear and sample: against its formula in float64 and its scalar reference, whatever the sharing."""
 
 from __future__ import annotations
 
@@ -30,9 +30,15 @@ BINDINGS = [
         for heads, kv_heads, head_dim, page_size, kv in ATTENTION
         for one in binding("kv_write", "kv_write.h", kv_heads=kv_heads, head_dim=head_dim, page_size=page_size, kv=kv)
         + binding(
-            "attention", "attention.h", heads=heads, kv_heads=kv_heads, head_dim=head_dim, page_size=page_size, kv=kv,
+            "attention",
+            "attention.h",
+            heads=heads,
+            kv_heads=kv_heads,
+            head_dim=head_dim,
+            page_size=page_size,
+            kv=kv,
             scale_bits=SCALE,
-        )  # fmt: skip
+        )
     ),
 ]
 
@@ -145,24 +151,27 @@ class Cached:
         columns = kv_heads * head_dim
         k, v = (aligned(np.concatenate(part).reshape(-1, columns)) for part in (self.keys, self.values))
         slots = [
-            int(self.table[s, p // page_size]) * page_size + p % page_size for s, n in enumerate(lengths) for p in range(n)
+            int(self.table[s, p // page_size]) * page_size + p % page_size
+            for s, n in enumerate(lengths)
+            for p in range(n)
         ]
         symbol = f"kv_write_kv_heads{kv_heads}_head_dim{head_dim}_page_size{page_size}_kv{kv}"
         here.run([(symbol, 0, [k, v, self.cache])], tokens=len(slots), slots=slots)
         if kv == 1:
-            self.keys, self.values = ([bf16_value(bf16_round(one)) for one in part] for part in (self.keys, self.values))
+            self.keys, self.values = (
+                [bf16_value(bf16_round(one)) for one in part] for part in (self.keys, self.values)
+            )
 
     def attend(self, q, seq_of, positions, *, suffix="", parts=0):
         """q [T, heads*head_dim]; tokens of one sequence are neighbours."""
-        heads, kv_heads, head_dim, page_size, kv = self.shape
+        names = ("heads", "kv_heads", "head_dim", "page_size", "kv")
+        constants = "".join(f"_{name}{value}" for name, value in zip(names, self.shape, strict=True))
         order = sorted(set(seq_of), key=seq_of.index)
         starts = [0]
         for sequence in order:
             starts.append(starts[-1] + seq_of.count(sequence))
         y = zeros(*q.shape)
-        symbol = (
-            f"attention{suffix}_heads{heads}_kv_heads{kv_heads}_head_dim{head_dim}_page_size{page_size}_kv{kv}_scale_bits{SCALE}"
-        )
+        symbol = f"attention{suffix}{constants}_scale_bits{SCALE}"
         self.here.run(
             [(symbol, 0, [q, self.cache, y])], parts=parts, tokens=len(q), seq_start=starts, positions=positions,
             page_table=self.table[order].ravel().tolist(), pages_per_seq=self.pages_per_seq,
@@ -213,7 +222,7 @@ def test_attention_with_far_scores_stays_finite(team):
 
 
 def test_kv_write_rounds_to_nearest_even_and_keeps_what_is_not_a_number(team):
-    heads, kv_heads, head_dim, page_size, _ = ATTENTION[0]
+    _, kv_heads, head_dim, page_size, _ = ATTENTION[0]
     here = team(BINDINGS, threads=2)
     cache = aligned(np.zeros((2, 1, kv_heads, page_size, head_dim), np.uint16))
     k = zeros(1, kv_heads * head_dim)

@@ -10,6 +10,7 @@ from conftest import binding
 from formats import aligned
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from pih_runtime.ops import uniform
 
 SIZES = (50, 1000, 5003)
@@ -18,7 +19,7 @@ RELAXED = settings(max_examples=60, deadline=None, suppress_health_check=[Health
 
 
 def draw(logits, temperature, top_k, top_p, min_p, seed, position, nudge=(0.0, 0.0, 0.0)):
-    """The op's definition, step by step. `nudge` moves u, top_p and min_p: how far float32 terms may move a boundary."""
+    """The op's definition, step by step. `nudge` moves u, top_p and min_p: float32 terms may move a boundary."""
     if temperature == 0:
         return int(np.argmax(logits))
     scaled = logits / np.float32(temperature)

@@ -8,11 +8,14 @@ import time
 
 import numpy as np
 import pytest
-from conftest import ROOT, ISAS, Team, binding, pack_module
+from conftest import ISAS, ROOT, Team, binding, pack_module
 from formats import aligned
 
 # A call that adds its own row count to every value: a call run twice, left out or out of order shows in the sum.
-BINDINGS = [*binding("linear_f32", "linear_f32.h", n=64, k=64, accumulate=0), *binding("gather", "gather.h", columns=64)]
+BINDINGS = [
+    *binding("linear_f32", "linear_f32.h", n=64, k=64, accumulate=0),
+    *binding("gather", "gather.h", columns=64),
+]
 
 
 def permutation_chain(length):
@@ -118,7 +121,9 @@ def test_pack_bytes_depend_on_nothing_around_them(ziglang, tmp_path, monkeypatch
         monkeypatch.setattr("tempfile.tempdir", str(folder))
         trees = {"kernels/include": ROOT / "kernels" / "include", "kernels/cpu": ROOT / "kernels" / "cpu"}
         bindings = BINDINGS if index == 0 else BINDINGS[::-1]
-        kernels.run(Spec({"isa": ISAS[0], "bindings": bindings}, {"ziglang": ziglang}, trees, {}, (), folder / "pack.so"))
+        kernels.run(
+            Spec({"isa": ISAS[0], "bindings": bindings}, {"ziglang": ziglang}, trees, {}, (), folder / "pack.so")
+        )
         found.add((folder / "pack.so").read_bytes())
         assert sorted(path.name for path in folder.iterdir()) == ["pack.so"]
     assert len(found) == 1

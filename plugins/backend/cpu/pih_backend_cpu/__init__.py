@@ -6,12 +6,11 @@ memory that the plan asks for, and returns the `contracts.Backend`.
 
 from __future__ import annotations
 
+from pih_backend_cpu.backend import CpuBackend
+from pih_backend_cpu.pack import load_pack
 from pih_runtime import plan as plans
 from pih_runtime.contracts import Context
 from pih_runtime.errors import WorkerError
-
-from pih_backend_cpu.backend import CpuBackend
-from pih_backend_cpu.pack import load_pack
 
 
 def start(context: Context) -> CpuBackend:

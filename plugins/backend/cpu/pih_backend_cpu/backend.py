@@ -13,15 +13,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 
-from pih_runtime.contracts import Weights
-from pih_runtime.errors import WorkerError
-from pih_runtime.plan import Plan
-from pih_runtime.step import Step
-
 from pih_backend_cpu.calls import call_table
 from pih_backend_cpu.limits import check_step
 from pih_backend_cpu.memory import Region, allocate, buffer_address, release
 from pih_backend_cpu.pack import CSampling, CStep, Pack
+from pih_runtime.contracts import Weights
+from pih_runtime.errors import WorkerError
+from pih_runtime.plan import Plan
+from pih_runtime.step import Step
 
 MOST_IN_FLIGHT = 2
 # What the sample kernel wants for each logit and share: its report says `scratch = { v = 2 }`.
@@ -76,7 +75,9 @@ class CpuBackend:
         self._workers = [threading.Thread(target=self._run, name="pih-cpu-0", daemon=True)]
         for index in range(1, threads):
             target = (self._team.address, index)
-            self._workers.append(threading.Thread(target=pack.thread, args=target, name=f"pih-cpu-{index}", daemon=True))
+            self._workers.append(
+                threading.Thread(target=pack.thread, args=target, name=f"pih-cpu-{index}", daemon=True)
+            )
         for worker in self._workers:
             worker.start()
 
@@ -103,8 +104,8 @@ class CpuBackend:
             raise WorkerError("the step failed") from ticket.error
         return ticket.ids
 
-    def logits(self) -> list[memoryview]:
-        """Logits of the wanted rows of the last finished step, each [V] float32: copies, the next step writes over them."""
+    def logits(self) -> list[memoryview[float]]:
+        """Logits of the wanted rows of the last finished step, each [V] float32: copies: the next step reuses them."""
         call = next((call for call in self.plan.calls if call.op == "sample"), None)
         if call is None:
             raise WorkerError("the plan computes no logits")
@@ -136,7 +137,12 @@ class CpuBackend:
 
         sampling = (CSampling * max(len(step.sampling), 1))()
         for place, item in zip(sampling, step.sampling, strict=False):
-            place.temperature, place.top_k, place.top_p, place.min_p = item.temperature, item.top_k, item.top_p, item.min_p
+            place.temperature, place.top_k, place.top_p, place.min_p = (
+                item.temperature,
+                item.top_k,
+                item.top_p,
+                item.min_p,
+            )
             place.seed = item.seed & ((1 << 64) - 1)
         return CStep(
             tokens=len(step.ids),
@@ -160,7 +166,9 @@ class CpuBackend:
     def _run(self) -> None:
         while (ticket := self._queue.get()) is not None:
             try:
-                self._pack.run(self._team.address, self._threads, self._calls, len(self._calls), ctypes.byref(ticket.raw))
+                self._pack.run(
+                    self._team.address, self._threads, self._calls, len(self._calls), ctypes.byref(ticket.raw)
+                )
                 ticket.ids = [self._sampled[slot] for slot in ticket.step.row_slots]
             except BaseException as problem:  # noqa: BLE001 - whoever waits for the ticket is told
                 ticket.error = problem

@@ -5,9 +5,8 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping
 
-from pih_runtime.plan import DTYPE_BYTES, Buffer, Cache, Call, Operand, Plan
-
 from pih_backend_cpu.pack import CCall, COperand, Pack, symbol_address
+from pih_runtime.plan import DTYPE_BYTES, Buffer, Cache, Call, Operand, Plan
 
 # Calls long enough that a thread which lost its core should leave shares to the others.
 _LONG_OPS = frozenset({"linear", "attention"})

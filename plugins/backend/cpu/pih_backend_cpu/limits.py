@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Set
+from collections.abc import Set as AbstractSet
 
 from pih_runtime.errors import WorkerError
 from pih_runtime.plan import Plan
 from pih_runtime.step import Step
 
 
-def check_step(step: Step, plan: Plan, sampled_slots: Set[int]) -> None:
+def check_step(step: Step, plan: Plan, sampled_slots: AbstractSet[int]) -> None:
     """Raises WorkerError where a size, id, position, page or slot is out of the plan's limits.
 
     sampled_slots: those whose last sampled id exists, or will when earlier steps have run.

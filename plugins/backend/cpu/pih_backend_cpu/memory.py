@@ -37,6 +37,7 @@ def allocate(nbytes: int, purpose: str) -> Region:
 
 
 def release(region: Region) -> None:
+    """Give the mapping back; nobody may use its address any more."""
     region.mapping.close()
 
 
@@ -66,7 +67,9 @@ def buffer_address(view: memoryview, nbytes: int, name: str) -> int:
     ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(view), ctypes.byref(raw), 0)
     try:
         if raw.len != nbytes:
-            raise WorkerError(f"weight {name!r} has {raw.len} bytes, the plan says {nbytes}", fix="build the bundle again")
+            raise WorkerError(
+                f"weight {name!r} has {raw.len} bytes, the plan says {nbytes}", fix="build the bundle again"
+            )
         if raw.buf % _ALIGNMENT:
             raise WorkerError(f"weight {name!r} does not start on {_ALIGNMENT} bytes", fix="build the bundle again")
         return int(raw.buf)

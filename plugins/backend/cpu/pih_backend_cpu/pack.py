@@ -16,10 +16,14 @@ MAX_OPERANDS = 4
 
 
 class COperand(ctypes.Structure):
+    """`struct pih_operand`."""
+
     _fields_ = (("data", c_void_p), ("stride", c_int64), ("columns", c_int64))
 
 
 class CSampling(ctypes.Structure):
+    """`struct pih_sampling`."""
+
     _fields_ = (
         ("temperature", c_float),
         ("top_k", c_int32),
@@ -30,6 +34,8 @@ class CSampling(ctypes.Structure):
 
 
 class CStep(ctypes.Structure):
+    """`struct pih_step`."""
+
     _fields_ = (
         ("tokens", c_int32),
         ("seqs", c_int32),
@@ -51,6 +57,8 @@ class CStep(ctypes.Structure):
 
 
 class CCall(ctypes.Structure):
+    """`struct pih_call`."""
+
     _fields_ = (
         ("kernel", c_void_p),
         ("wanted", c_int32),
@@ -79,7 +87,9 @@ def load_pack(path: Path) -> Pack:
         library = ctypes.CDLL(where)
         abi = _export(library, "pih_abi", c_int)()
         if abi != ABI:
-            raise WorkerError(f"kernel pack ABI {abi}, this backend has {ABI}", where=where, fix="build the bundle again")
+            raise WorkerError(
+                f"kernel pack ABI {abi}, this backend has {ABI}", where=where, fix="build the bundle again"
+            )
         return Pack(
             library,
             where,
