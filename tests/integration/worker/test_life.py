@@ -201,6 +201,19 @@ def test_a_host_with_less_memory_than_the_budget_is_refused_with_numbers(tmp_pat
     assert f"needs {1 << 60} bytes (weights 256 + kv 0" in text
 
 
+def test_a_plan_that_the_engine_or_the_pool_cannot_serve_is_refused(tmp_path):
+    folder = write_bundle(tmp_path / "a", limits={"tokens": 3, "seqs": 4})
+    code, text = run(folder, "--listen", f"unix:{tmp_path}/s")
+    assert (code, "3 tokens cannot decode 4 sequences" in text) == (9, True)
+    folder = write_bundle(tmp_path / "b")
+    plan = json.loads((folder / "pih/plan.json").read_text())
+    plan["caches"].append({**plan["caches"][0], "name": "other", "page_size": 32})
+    (folder / "pih/plan.json").write_text(json.dumps(plan))
+    seal(folder / "pih")
+    code, text = run(folder, "--listen", f"unix:{tmp_path}/s")
+    assert (code, "this pool serves one shape" in text) == (9, True)
+
+
 def test_a_cpu_without_the_locks_isa_is_refused(tmp_path):
     code, text = run(write_bundle(tmp_path, isa="x86-64-v9"), "--listen", "127.0.0.1:0")
     assert code == 9
