@@ -1,0 +1,1 @@
+"""The build-time program: from a profile to its lock, from a lock to its bundle."""

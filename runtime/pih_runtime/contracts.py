@@ -18,6 +18,7 @@ from pih_runtime.step import Sampling, Step
 
 ABI = 1  # of these protocols; a plugin.toml names the one that its plugin is written to
 
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """What a plugin is given at start.

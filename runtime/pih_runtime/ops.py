@@ -27,49 +27,76 @@ class Op:
 
 _OPS = (
     Op(
-        "embed", ("table",), ("y",), (),
+        "embed",
+        ("table",),
+        ("y",),
+        (),
         "y[t] = table[id(t)]; id(t) = ids[t] where >= 0, else the id last sampled in slot -ids[t]-1. table [V,H]",
     ),
     Op(
-        "rms_norm", ("x", "weight"), ("y",), ("eps",),
+        "rms_norm",
+        ("x", "weight"),
+        ("y",),
+        ("eps",),
         "per group of D = len(weight) columns: y = x / sqrt(mean(x^2) + eps) * weight. "
         "x [T,G*D]; y may be x. One group is the usual norm, G = heads the per-head q/k norm",
     ),
     Op(
-        "quantize", ("x",), ("y",), ("format",),
+        "quantize",
+        ("x",),
+        ("y",),
+        ("format",),
         "y = x in the activation format that a linear asks for (a pack's private layout, at least 16 bits a value)",
     ),
     Op(
-        "linear", ("x", "weight"), ("y",), ("accumulate",),
+        "linear",
+        ("x", "weight"),
+        ("y",),
+        ("accumulate",),
         "y[t,n] = sum_k weight[n,k] * x[t,k], added to y where accumulate. weight [N,K]",
     ),
     Op(
-        "rope_table", ("inv_freq",), ("y",), (),
+        "rope_table",
+        ("inv_freq",),
+        ("y",),
+        (),
         "a = float32(positions[t]) * inv_freq[i]; y[t] = cos(a[0..D/2)) then sin(a[0..D/2)). inv_freq [D/2]",
     ),
     Op(
-        "rope", ("x", "table"), ("y",), ("head_dim", "pairs"),
+        "rope",
+        ("x", "table"),
+        ("y",),
+        ("head_dim", "pairs"),
         "rotate each head of x [T,H*D] by table [T,D]: (a,b) -> (a cos - b sin, b cos + a sin). "
         "pairs 'half': (i, i+D/2); 'adjacent': (2i, 2i+1). y is x, in place",
     ),
     Op(
-        "kv_write", ("k", "v"), ("cache",), ("head_dim",),
+        "kv_write",
+        ("k", "v"),
+        ("cache",),
+        ("head_dim",),
         "cache row slots[t] of this layer = k[t], v[t], rounded to the cache's dtype. k, v [T,Hk*D]",
     ),
     Op(
-        "attention", ("q", "cache"), ("y",), ("head_dim", "scale"),
+        "attention",
+        ("q", "cache"),
+        ("y",),
+        ("head_dim", "scale"),
         "causal over the token's own sequence, read through its page table: head h of q [T,Hq*D] sees kv head "
         "h // (Hq/Hk) at positions 0..positions[t]; y = softmax(scale * q.k) v",
     ),
     Op("silu_mul", ("gate", "up"), ("y",), (), "y = gate / (1 + exp(-gate)) * up"),
     Op("gather", ("x",), ("y",), (), "y[r] = x[rows[r]]; from T rows to R rows"),
     Op(
-        "sample", ("logits",), (), (),
+        "sample",
+        ("logits",),
+        (),
+        (),
         "for each wanted row r, with its sampling parameters; the id is returned and kept as last sampled of its slot. "
-        "temperature 0: the largest logit, lowest id first. Else: logits/temperature; order by (logit falling, id rising); "
-        "keep the first top_k (0: all); p = softmax of what is kept; keep the shortest prefix with sum >= top_p; drop "
-        "p < min_p * p[0]; draw u = uniform(seed, position) in [0,1) times the kept sum, take the first prefix sum > it. "
-        "logits [R,V]",
+        "temperature 0: the largest logit, lowest id first. Else: logits/temperature; order by (logit falling, id "
+        "rising); keep the first top_k (0: all); p = softmax of what is kept; keep the shortest prefix with sum >= "
+        "top_p; drop p < min_p * p[0]; draw u = uniform(seed, position) in [0,1) times the kept sum, take the first "
+        "prefix sum > it. logits [R,V]",
     ),
 )
 

@@ -56,6 +56,7 @@ class Cache:
 
     @property
     def nbytes(self) -> int:
+        """Bytes of the allocation."""
         rows = self.layers * 2 * self.pages * self.kv_heads * self.page_size
         return rows * self.head_dim * DTYPE_BYTES[self.dtype]
 
@@ -102,6 +103,8 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
+    """Calls in their order, and all they touch. arena_bytes: one allocation that holds every buffer."""
+
     model: str
     limits: Limits
     vocab: int
@@ -113,10 +116,12 @@ class Plan:
 
     @property
     def cache_bytes(self) -> int:
+        """Bytes of all cache groups."""
         return sum(cache.nbytes for cache in self.caches)
 
     @property
     def weight_bytes(self) -> int:
+        """Bytes of all weights, as they lie in the packed file."""
         return sum(weight.nbytes for weight in self.weights)
 
 
@@ -125,21 +130,24 @@ def _compact(value: dict[str, Any]) -> dict[str, Any]:
     return {key: item for key, item in value.items() if item not in ("", 0)}
 
 
+def _dump(item: Any) -> str:
+    return json.dumps(item, sort_keys=True)
+
+
 def to_json(plan: Plan) -> str:
     """One line a buffer, weight and call; keys sorted: the same plan gives the same bytes."""
     data = asdict(plan)
     for call in data["calls"]:
         call["operands"] = [_compact(operand) for operand in call["operands"]]
     data["schema"] = SCHEMA
-    dump = lambda item: json.dumps(item, sort_keys=True, separators=(", ", ": "))  # noqa: E731 - a name for one line
     parts = []
     for key in sorted(data):
         item = data[key]
         if isinstance(item, (list, tuple)):
-            body = ",\n    ".join(dump(entry) for entry in item)
+            body = ",\n    ".join(_dump(entry) for entry in item)
             parts.append(f'  "{key}": [\n    {body}\n  ]' if item else f'  "{key}": []')
         else:
-            parts.append(f'  "{key}": {dump(item)}')
+            parts.append(f'  "{key}": {_dump(item)}')
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
