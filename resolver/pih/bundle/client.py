@@ -10,6 +10,7 @@ import json
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from pih_runtime.errors import WorkerError
@@ -43,7 +44,9 @@ def chat(address: str, request: Mapping[str, Any]) -> Iterator[str]:
     body = json.dumps({**request, "stream": True})
     connection = connect(address)
     try:
-        connection.request("POST", "/v1/chat/completions", body, {"Content-Type": "application/json"})
+        # A worker that refuses early may close its end before it has read all: its answer says why.
+        with suppress(BrokenPipeError):
+            connection.request("POST", "/v1/chat/completions", body, {"Content-Type": "application/json"})
         response = connection.getresponse()
         if response.status != http.client.OK:
             raise WorkerError(f"the worker answered {response.status}: {_message(response.read(1 << 16))}")

@@ -33,7 +33,10 @@ def serving(tmp_path, *answers):
             for answer in answers:
                 connection, _ = server.accept()
                 with connection:
-                    asked.append(connection.recv(1 << 16))
+                    request = connection.recv(1 << 16)
+                    while request.startswith(b"POST") and not request.endswith(b"}"):
+                        request += connection.recv(1 << 16)
+                    asked.append(request)
                     connection.sendall(answer)
 
         thread = threading.Thread(target=serve)
