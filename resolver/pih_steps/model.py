@@ -1,11 +1,11 @@
 """Step `model`: what turns text into ids and back: tokenizer.json, chat_template.jinja, text.json.
 
-params: files by role: tokenizer (a tokenizer.json), chat_template, generation (generation_config.json), config. A role that
-is not there is taken from the weights' GGUF file. text.json:
+params: files by role: tokenizer (a tokenizer.json), chat_template, generation (generation_config.json), config. A role
+that is not there is taken from the weights' GGUF file. text.json:
     template_variables  {"bos_token": TEXT, ...}: what chat templates call by these names
     bos_id, add_bos     the id that begins a text, or null, and whether every plain text begins with it
     stop_ids            ids that end a generation
-    defaults            the model's own sampling, of temperature, top_k, top_p, min_p; temperature 0 where it does not sample
+    defaults            the model's own temperature, top_k, top_p, min_p; temperature 0 where it does not sample
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ def run(spec: Spec) -> None:
         text = _with_generation(text, read_json(roles["generation"], spec.artifacts, spec.trees))
     if not text.tokenizer or not text.stop_ids:
         missing = "stop ids" if text.tokenizer else "tokenizer"
-        raise BuildError(f"the model has no {missing}", where="model", fix="give tokenizer and generation in the profile's [model]")
+        raise BuildError(
+            f"the model has no {missing}", where="model", fix="give tokenizer and generation in the profile's [model]"
+        )
     _write(text, spec)
 
 
@@ -98,23 +100,33 @@ def _checked_tokenizer(reference: Reference, artifacts: Paths, trees: Paths) -> 
         kind = json.loads(data)["model"]["type"]
     except (ValueError, KeyError, TypeError, RecursionError) as problem:
         raise BuildError(
-            f"not a tokenizer.json: {problem!r}", where=files.described(reference), fix="name a file of the tokenizers library"
+            f"not a tokenizer.json: {problem!r}",
+            where=files.described(reference),
+            fix="name a file of the tokenizers library",
         ) from problem
     if kind not in ("BPE", "Unigram", "WordPiece", "WordLevel"):
-        raise BuildError(f"a tokenizer of the unknown kind {kind!r}", where=files.described(reference), fix="name another")
+        raise BuildError(
+            f"a tokenizer of the unknown kind {kind!r}", where=files.described(reference), fix="name another"
+        )
     return data
 
 
 def _with_generation(text: Text, config: Mapping[str, Any]) -> Text:
     """Ids and sampling that a config.json or generation_config.json says; what it does not say stays."""
-    content = {item["id"]: item["content"] for item in json.loads(text.tokenizer).get("added_tokens", ())} if text.tokenizer else {}
+    content = (
+        {item["id"]: item["content"] for item in json.loads(text.tokenizer).get("added_tokens", ())}
+        if text.tokenizer
+        else {}
+    )
     variables = dict(text.template_variables or {})
     stop_ids = text.stop_ids
     for name, key in _SPECIAL.items():
         value = config.get(key)
         ids = value if isinstance(value, list) else [value] if value is not None else []
         if not all(type(item) is int and item >= 0 for item in ids):
-            raise BuildError(f"{key} is {value!r}, not an id or a list of ids", where="generation config", fix="fetch it again")
+            raise BuildError(
+                f"{key} is {value!r}, not an id or a list of ids", where="generation config", fix="fetch it again"
+            )
         if ids and ids[0] in content:
             variables[name] = content[ids[0]]
         if ids and name == "eos_token":

@@ -1,7 +1,7 @@
 """Step `plan`: lower the model again and write plan.json; it must be the plan that the lock was made with.
 
-params: checkpoint (see lower/sources), model (tree of the model plugin), kernels (tree of the plugin with the capability
-report), isa, limits {tokens, seqs, context}, kv_dtype, page_size, expected_plan_sha256.
+params: checkpoint (see lower/sources), model (tree of the model plugin), kernels (tree of the plugin with the
+capability report), isa, limits {tokens, seqs, context}, kv_dtype, page_size, expected_plan_sha256.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ params: checkpoint (see lower/sources). steps: plan. Streams: the model is never
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
@@ -36,7 +35,7 @@ def write_weights(plan: Plan, checkpoint: Checkpoint, path: Path) -> None:
 
 def _entry(weight: Weight, checkpoint: Checkpoint) -> Entry:
     """Values that any reader understands keep their dtype; what only a kernel reads is bytes."""
-    chunks: partial[Iterable[bytes]] = partial(packed_chunks, weight, checkpoint)
+    chunks = partial(packed_chunks, weight, checkpoint)
     if weight.layout == "rows" and weight.format in _DTYPES:
         return Entry(weight.name, _DTYPES[weight.format], weight.shape, weight.nbytes, chunks)
     return Entry(weight.name, "U8", (weight.nbytes,), weight.nbytes, chunks)

@@ -77,7 +77,9 @@ class Driver:
             ]
         )
 
-    def greedy(self, prompt: Sequence[int], count: int, pieces: Sequence[int] | None = None, slot: int = 0) -> list[int]:
+    def greedy(
+        self, prompt: Sequence[int], count: int, pieces: Sequence[int] | None = None, slot: int = 0
+    ) -> list[int]:
         """`count` ids after the prompt, which is fed in pieces of these lengths."""
         at, token = 0, -1
         for length in pieces or [len(prompt)]:

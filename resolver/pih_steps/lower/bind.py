@@ -44,7 +44,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Calls on values, the values (private activations among them), the parameters' forms, and the bindings by symbol."""
+    """Calls on values (private activations among them), the parameters' forms, and the bindings by symbol."""
 
     calls: tuple[Call, ...]
     values: Mapping[str, Value]
@@ -126,16 +126,14 @@ def _kernel(node: Node, graph: Graph, report: Report, forms: Mapping[str, Form],
     found = _candidates(node, graph, report, forms[weight] if weight else Form("", ""), caches)
     if not found:
         raise ResolutionError(
-            f"the kernel pack has no {node.op} with {_described(node, graph)}",
+            f"the kernel pack has no {node.op} with {_listed(_figures(node, graph.parameters, caches))}",
             where=f"{report.where} ({report.isa})",
             fix="choose another kernel pack or ISA",
         )
     return found[0]
 
 
-def _candidates(
-    node: Node, graph: Graph, report: Report, form: Form, caches: Mapping[str, Cache]
-) -> list[Kernel]:
+def _candidates(node: Node, graph: Graph, report: Report, form: Form, caches: Mapping[str, Cache]) -> list[Kernel]:
     """Kernels that can run this call with its weight in this form, most preferred first."""
     return [
         kernel
@@ -147,10 +145,16 @@ def _candidates(
 
 
 def _fits(node: Node, kernel: Kernel, graph: Graph, report: Report, caches: Mapping[str, Cache]) -> bool:
-    """Are the call's figures multiples of what the kernel needs, and its weight's rows whole tiles?"""
+    """Whether the call's figures are multiples of what the kernel needs, and its weight's rows whole tiles."""
     figures = _figures(node, graph.parameters, caches)
     rows = report.layouts.get(kernel.layout, 1)
-    return all(figures[name] % number == 0 for name, number in kernel.multiple.items()) and figures.get("n", 0) % rows == 0
+    return (
+        all(figures[name] % number == 0 for name, number in kernel.multiple.items()) and figures.get("n", 0) % rows == 0
+    )
+
+
+def _listed(figures: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in sorted(figures.items()))
 
 
 def _quantize(x: Operand, form: str, values: dict[str, Value], report: Report) -> Node:
@@ -167,9 +171,7 @@ def _quantize(x: Operand, form: str, values: dict[str, Value], report: Report) -
     return Node("quantize", (x, Operand(buffer=name, columns=nbytes)), {"format": form})
 
 
-def _quantize_kernel(
-    node: Node, form: str, report: Report, graph: Graph, caches: Mapping[str, Cache]
-) -> Kernel:
+def _quantize_kernel(node: Node, form: str, report: Report, graph: Graph, caches: Mapping[str, Cache]) -> Kernel:
     found = [k for k in _candidates(node, graph, report, Form("", ""), caches) if k.activation == form]
     if not found:
         raise ResolutionError(f"the kernel pack has no quantize to {form}", where=f"{report.where} ({report.isa})")
@@ -217,10 +219,3 @@ def _figures(node: Node, parameters: Mapping[str, Parameter], caches: Mapping[st
         if name in attrs:
             figures[f"{name}_bits"] = unpack("<I", pack("<f", attrs[name]))[0]
     return figures
-
-
-def _described(node: Node, graph: Graph) -> str:
-    figures = {k: v for k, v in _figures(node, graph.parameters, {}).items()} if not any(
-        operand.cache for operand in node.operands
-    ) else dict(node.attrs)
-    return ", ".join(f"{name} {value}" for name, value in sorted(figures.items()))

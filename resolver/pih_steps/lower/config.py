@@ -64,13 +64,16 @@ def check_context(config: Mapping[str, Any], limits: Limits) -> None:
 def rope_theta(config: Mapping[str, Any]) -> float:
     """The base of plain rotary embeddings; a scaled kind is refused, it would change every answer."""
     parameters = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    if not isinstance(parameters, Mapping) or parameters.get("rope_type", parameters.get("type", "default")) != "default":
+    if (
+        not isinstance(parameters, Mapping)
+        or parameters.get("rope_type", parameters.get("type", "default")) != "default"
+    ):
         raise _bad("rope_scaling", parameters, "null")
     return real({**config, **parameters}, "rope_theta")
 
 
 def inv_freq(theta: float, head_dim: int) -> tuple[float, ...]:
-    """theta ** (-2i / head_dim) for each pair, rounded where float32 arithmetic rounds: after the power, after 1/x.
+    """Theta ** (-2i / head_dim) for each pair, rounded where float32 arithmetic rounds: after the power, after 1/x.
 
     Decimal, since powers of the C library differ by processor in their last bit.
     """

@@ -1,7 +1,7 @@
 """Files that a step's parameters name: a declared tree or artifact, or a member of one that is an archive.
 
-A reference is {"tree": NAME, "path": PATH below it, or "" for the tree itself} or {"artifact": NAME}, with "member": PATH
-for a file inside a wheel (zip) or an npm package (tar.gz, whose single top folder does not count).
+A reference is {"tree": NAME, "path": PATH below it, or "" for the tree itself} or {"artifact": NAME}, there with
+"member": PATH for a file inside a wheel (zip) or an npm package (tar.gz, whose single top folder does not count).
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from os.path import commonprefix
 
 from pih_runtime.errors import BuildError
 from pih_runtime.ops import OPS
@@ -18,7 +17,7 @@ from pih_steps.lower.report import Report
 
 
 def touches(node: Node, buffer: str) -> bool:
-    """Does the call read or write this buffer?"""
+    """Whether the call reads or writes this buffer."""
     return any(operand.buffer == buffer for operand in node.operands)
 
 
@@ -91,26 +90,32 @@ def _stack(
 def _joined(names: Sequence[str]) -> str:
     """'a.q_proj.w', 'a.k_proj.w' → 'a.q_proj+k_proj.w': parts between dots that differ are listed."""
     split = [name.split(".") for name in names]
-    head = len(commonprefix(split))
-    tail = len(commonprefix([parts[head:][::-1] for parts in split]))
+    head = _shared(split)
+    tail = _shared([parts[head:][::-1] for parts in split])
     middle = "+".join(".".join(parts[head : len(parts) - tail]) for parts in split)
     return ".".join([*split[0][:head], middle, *split[0][len(split[0]) - tail :]])
 
 
+def _shared(lists: Sequence[Sequence[str]]) -> int:
+    """How many first items all lists have in common."""
+    columns = enumerate(zip(*lists, strict=False))
+    return next((index for index, column in columns if len(set(column)) > 1), min(len(items) for items in lists))
+
+
 def accumulate(graph: Graph) -> Graph:
-    """x + linear(a) becomes a linear that adds to x in place; no other addition exists in a plan."""
+    """X + linear(a) becomes a linear that adds to x in place; no other addition exists in a plan."""
     nodes, values = list(graph.nodes), dict(graph.values)
     while (at := next((i for i, node in enumerate(nodes) if node.op == ADD), None)) is not None:
         x, term, total = nodes[at].operands
         source = _producer(nodes, at, x, term)
         if source is None:
             raise BuildError(
-                f"no kernel adds {x.buffer} and {term.buffer}", where=graph.model, fix="add the output of a linear to a value"
+                f"no kernel adds {x.buffer} and {term.buffer}",
+                where=graph.model,
+                fix="add the output of a linear to a value",
             )
         linear = nodes[source]
-        nodes[source] = replace(
-            linear, operands=(*linear.operands[:2], x), attrs={**linear.attrs, "accumulate": True}
-        )
+        nodes[source] = replace(linear, operands=(*linear.operands[:2], x), attrs={**linear.attrs, "accumulate": True})
         after = [rename(node, {total.buffer: (x.buffer, x.column)}) for node in nodes[at + 1 :]]
         nodes[at:] = after
         del values[total.buffer], values[term.buffer]
@@ -123,7 +128,7 @@ def _producer(nodes: Sequence[Node], at: int, x: Operand, term: Operand) -> int 
     if len(users) != 2 or users[1] != at or nodes[users[0]].op != "linear" or nodes[users[0]].operands[2] != term:
         return None
     source = users[0]
-    disturbed = any(touches(node, x.buffer) for node in [*nodes[source : at], *nodes[at + 1 :]])
+    disturbed = any(touches(node, x.buffer) for node in [*nodes[source:at], *nodes[at + 1 :]])
     return None if disturbed else source
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 from pathlib import Path
 from typing import IO, Any
@@ -148,13 +149,11 @@ def _checked_offsets(
         if offset % alignment:
             raise cursor.fail(f"tensor {name} at offset {offset} is not aligned to {alignment}")
         if start + offset + nbytes > size:
-            raise cursor.fail(
-                f"tensor {name} would end at byte {start + offset + nbytes}, the file has {size}"
-            )
+            raise cursor.fail(f"tensor {name} would end at byte {start + offset + nbytes}, the file has {size}")
         offsets[name] = start + offset
         spans.append((start + offset, start + offset + nbytes, name))
     spans.sort()
-    for (_, end, first), (begin, _, second) in zip(spans, spans[1:], strict=False):
+    for (_, end, first), (begin, _, second) in pairwise(spans):
         if begin < end:
             raise cursor.fail(f"tensors {first} and {second} overlap at byte {begin}")
     return offsets

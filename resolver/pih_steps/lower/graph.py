@@ -58,6 +58,8 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
+    """A model: values and parameters by name, the caches it keeps, its calls in order."""
+
     model: str
     vocab: int
     values: Mapping[str, Value]
@@ -133,7 +135,7 @@ class Builder:
         return self._call("gather", (x,), self._value(name, "R", x.columns))
 
     def finish(self, logits: Operand, unused: frozenset[str] = frozenset()) -> Graph:
-        """Sample from the logits; every tensor must have been used, but those that the model says it may ignore."""
+        """Sample from the logits; every tensor must have been used, but for those in `unused`."""
         self._nodes.append(Node("sample", (logits,), {}))
         used = {source for parameter in self._parameters.values() for source in parameter.sources}
         left = sorted(set(self._tensors) - used - unused)
@@ -141,7 +143,7 @@ class Builder:
             raise BuildError(
                 f"the config has no place for tensor {left[0]}" + (f" and {len(left) - 1} more" if left[1:] else ""),
                 where=self.model,
-                fix="config and tensors must be of the same model: compare the number of layers, biases, tied embeddings",
+                fix="config and tensors must be of one model: compare the number of layers, biases, tied embeddings",
             )
         return Graph(
             self.model, logits.columns, self._values, self._parameters, tuple(self._caches.values()), tuple(self._nodes)

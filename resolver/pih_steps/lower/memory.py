@@ -67,9 +67,7 @@ def plan_buffers(
         form = (value.rows, value.columns, value.dtype, offsets[item.name])
         if form not in buffers:
             name = _fresh(item.name, names)
-            buffers[form] = Buffer(
-                name, value.rows, value.columns, value.dtype, row_bytes(value), offsets[item.name]
-            )
+            buffers[form] = Buffer(name, value.rows, value.columns, value.dtype, row_bytes(value), offsets[item.name])
             names.add(name)
         home[item.name] = buffers[form].name
     moved = tuple(

@@ -20,7 +20,9 @@ def load_graph(plugin: Path) -> GraphFunction:
         package, function = entry.split(":")
     except (OSError, ValueError, KeyError, AttributeError) as problem:
         raise BuildError(
-            f"no build entry: {problem!r}", where=str(manifest), fix='a model plugin has [build] entry = "package:function"'
+            f"no build entry: {problem!r}",
+            where=str(manifest),
+            fix='a model plugin has [build] entry = "package:function"',
         ) from problem
     init = plugin / package / "__init__.py"
     spec = spec_from_file_location(package, init, submodule_search_locations=[str(init.parent)])

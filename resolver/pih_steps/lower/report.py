@@ -57,7 +57,9 @@ def parse_report(data: Mapping[str, Any], isa: str, where: str) -> Report:
         activations = {item["name"]: Activation(**item) for item in data.get("activation", ())}
         layouts = {item["name"]: int(item["rows"]) for item in data["layout"]}
     except (KeyError, TypeError, ValueError) as problem:
-        raise BuildError(f"not a capability report: {problem!r}", where=where, fix="see [report] in the plugin guide") from problem
+        raise BuildError(
+            f"not a capability report: {problem!r}", where=where, fix="see [report] in the plugin guide"
+        ) from problem
     for kernel in kernels:
         if kernel.op not in OPS:
             raise BuildError(f"the report names an unknown op {kernel.op!r}", where=where, fix=", ".join(OPS))
@@ -93,4 +95,6 @@ def read_report(plugin: Path, isa: str) -> Report:
     except (OSError, ValueError) as problem:
         raise BuildError(f"cannot read: {problem}", where=str(manifest), fix="restore the plugin") from problem
     except KeyError as problem:
-        raise BuildError(f"the plugin has no {problem}", where=str(manifest), fix="choose a plugin with kernels") from problem
+        raise BuildError(
+            f"the plugin has no {problem}", where=str(manifest), fix="choose a plugin with kernels"
+        ) from problem

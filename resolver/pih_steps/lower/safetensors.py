@@ -85,7 +85,7 @@ def _entry(name: str, entry: Any, where: str) -> tuple[Tensor, int, int]:
     expected = tensor_bytes(tensor.format, tensor.shape, f"{where}: {name}")
     if begin < 0 or end - begin != expected:
         raise BuildError(
-            f"tensor {name} is {tensor.format} {list(tensor.shape)}, {expected} bytes, but has {end - begin} at {begin}",
+            f"tensor {name} is {tensor.format} {list(tensor.shape)}, {expected} bytes, not {end - begin} at {begin}",
             where=where,
             fix=_FIX,
         )
@@ -105,7 +105,10 @@ def described_tensor(name: str, entry: Any, where: str) -> Tensor:
 
 
 def checkpoint_of(shards: Mapping[str, tuple[Path | None, Header]], config: Mapping[str, Any]) -> Checkpoint:
-    """One checkpoint over one or several files, by the name that errors use; path None where only the header is at hand."""
+    """One checkpoint over one or several files.
+
+    By the name that errors use: the path, None where only the header is at hand, and the header.
+    """
     home: dict[str, str] = {}
     tensors: dict[str, Tensor] = {}
     for where, (_, header) in shards.items():
@@ -156,7 +159,9 @@ def write(path: Path, entries: Sequence[Entry], metadata: Mapping[str, str]) -> 
         for entry in padded:
             written = sum(file.write(chunk) for chunk in entry.chunks())
             if written != entry.nbytes:
-                raise BuildError(f"tensor {entry.name} has {written} bytes, planned were {entry.nbytes}", where=str(path))
+                raise BuildError(
+                    f"tensor {entry.name} has {written} bytes, planned were {entry.nbytes}", where=str(path)
+                )
 
 
 def _aligned(entries: Sequence[Entry]) -> Iterator[Entry]:

@@ -53,7 +53,8 @@ def _table(tensor: Tensor) -> npt.NDArray[Any]:
     if tensor.format == "f32":
         return words
     bits = words.view("<u4")
-    return ((bits + (0x7FFF + ((bits >> 16) & 1))) >> 16).astype("<u2")  # to nearest, ties to even
+    rounded: npt.NDArray[Any] = (bits + (0x7FFF + ((bits >> 16) & 1))) >> 16  # to nearest, ties to even
+    return rounded.astype("<u2")
 
 
 def _sums(first: int, count: int, key: Words) -> Words:

@@ -30,9 +30,14 @@ def tokenizer_json(metadata: Mapping[str, Any], where: str) -> dict[str, Any]:
         return BuildError(what, where=where, fix=fix)
 
     if (kind := metadata.get("tokenizer.ggml.model")) != "gpt2":
-        raise fail(f"the tokenizer is of the kind {kind!r}", "give tokenizer in the profile; only byte-level BPE is converted")
+        raise fail(
+            f"the tokenizer is of the kind {kind!r}", "give tokenizer in the profile; only byte-level BPE is converted"
+        )
     if (pre := metadata.get("tokenizer.ggml.pre")) not in _PRE_TOKENIZERS:
-        raise fail(f"the pre-tokenizer {pre!r} is not known", f"known are {', '.join(_PRE_TOKENIZERS)}; or give tokenizer in the profile")
+        raise fail(
+            f"the pre-tokenizer {pre!r} is not known",
+            f"known are {', '.join(_PRE_TOKENIZERS)}; or give tokenizer in the profile",
+        )
     tokens = _strings(metadata, "tokenizer.ggml.tokens", where)
     merges = _strings(metadata, "tokenizer.ggml.merges", where)
     kinds = metadata.get("tokenizer.ggml.token_type", [_NORMAL] * len(tokens))
@@ -77,7 +82,9 @@ def token_id(metadata: Mapping[str, Any], key: str, where: str) -> int | None:
     if value is None:
         return None
     if type(value) is not int or not 0 <= value < len(metadata["tokenizer.ggml.tokens"]):
-        raise BuildError(f"tokenizer.ggml.{key} is {value!r}, not the id of a token", where=where, fix="fetch the file again")
+        raise BuildError(
+            f"tokenizer.ggml.{key} is {value!r}, not the id of a token", where=where, fix="fetch the file again"
+        )
     return value
 
 

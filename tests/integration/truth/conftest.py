@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from tests.truth import models
 
 from pih_steps.lower import files, sources
 from pih_steps.lower.tokenizer import tokenizer_json
-from tests.truth import models
 
 PASSAGE = models.ROOT / "tests/truth/passage.txt"
 
@@ -29,7 +29,12 @@ def smollm2():
         assert len(ids) == 500
         truth = models.reference_logits(models.transformers_of_gguf(path), ids)
         yield SimpleNamespace(
-            checkpoint=checkpoint, graph=models.graph_of("llama"), tokenizer=tokenizer, metadata=metadata, ids=ids, truth=truth
+            checkpoint=checkpoint,
+            graph=models.graph_of("llama"),
+            tokenizer=tokenizer,
+            metadata=metadata,
+            ids=ids,
+            truth=truth,
         )
 
 

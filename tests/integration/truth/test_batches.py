@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from tests.truth import models
+from tests.truth.drive import Driver, Part
 
 from pih_runtime.plan import Limits
 from pih_runtime.step import Sampling
-from tests.truth import models
-from tests.truth.drive import Driver, Part
 
 LIMITS = Limits(tokens=64, seqs=4, context=128)
 NEW = 12
@@ -44,7 +44,9 @@ def expected(driver, tiny):
     return driver.greedy(tiny.ids[:50], NEW)
 
 
-@pytest.mark.parametrize("pieces", [[17, 1, 32], [16, 16, 16, 2], [1] * 50, [49, 1]], ids=["uneven", "pages", "single", "last"])
+@pytest.mark.parametrize(
+    "pieces", [[17, 1, 32], [16, 16, 16, 2], [1] * 50, [49, 1]], ids=["uneven", "pages", "single", "last"]
+)
 def test_a_prompt_in_pieces_gives_the_same_tokens(driver, tiny, expected, pieces):
     assert driver.greedy(tiny.ids[:50], NEW, pieces, slot=1) == expected
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import torch
+
+from pih_backend_torch.backend import TorchBackend
 from pih_runtime import plan as plans
 from pih_runtime.contracts import Context
 from pih_runtime.errors import WorkerError
-
-from pih_backend_torch.backend import TorchBackend
 
 __all__ = ["TorchBackend", "start"]
 
@@ -18,6 +18,8 @@ def start(context: Context) -> TorchBackend:
     try:
         plan = plans.from_json(path.read_bytes(), str(path))
     except OSError as problem:
-        raise WorkerError(f"cannot read: {problem.strerror}", where=str(path), fix="build the bundle again") from problem
+        raise WorkerError(
+            f"cannot read: {problem.strerror}", where=str(path), fix="build the bundle again"
+        ) from problem
     torch.set_num_threads(context.provider("platform.host").threads)
     return TorchBackend(plan, context.provider("storage.weights"))

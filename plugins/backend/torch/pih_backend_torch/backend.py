@@ -8,15 +8,15 @@ from __future__ import annotations
 from array import array
 
 import torch
-from pih_runtime.contracts import Weights
-from pih_runtime.errors import WorkerError
-from pih_runtime.plan import Call, Operand, Plan
-from pih_runtime.step import Step
 
 from pih_backend_torch import ops
 from pih_backend_torch.batch import Batch, batch_of
 from pih_backend_torch.formats import as_float32
 from pih_backend_torch.sample import sample
+from pih_runtime.contracts import Weights
+from pih_runtime.errors import WorkerError
+from pih_runtime.plan import Call, Operand, Plan
+from pih_runtime.step import Step
 
 _CACHE_DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
 _MOST_IN_FLIGHT = 2
@@ -32,7 +32,13 @@ class TorchBackend:
         self._buffers = {buffer.name: buffer for buffer in plan.buffers}
         self._caches = {
             cache.name: torch.zeros(
-                cache.layers, 2, cache.pages, cache.kv_heads, cache.page_size, cache.head_dim, dtype=_CACHE_DTYPES[cache.dtype]
+                cache.layers,
+                2,
+                cache.pages,
+                cache.kv_heads,
+                cache.page_size,
+                cache.head_dim,
+                dtype=_CACHE_DTYPES[cache.dtype],
             )
             for cache in plan.caches
         }

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+
 from pih_runtime.errors import WorkerError
 from pih_runtime.plan import Plan
 from pih_runtime.step import Step
@@ -30,7 +31,8 @@ def batch_of(step: Step, plan: Plan, sampled: Sequence[int]) -> Batch:
     limits, seqs, tokens = plan.limits, len(step.seq_start) - 1, len(step.ids)
     if not 0 < tokens <= limits.tokens or not 0 < seqs <= limits.seqs or len(step.rows) > limits.seqs:
         raise WorkerError(
-            f"a step of {tokens} tokens, {seqs} sequences, {len(step.rows)} rows is past the plan's {limits}", where="step"
+            f"a step of {tokens} tokens, {seqs} sequences, {len(step.rows)} rows is past the plan's {limits}",
+            where="step",
         )
     ids = [token if token >= 0 else sampled[-token - 1] for token in step.ids]
     _within("ids", ids, plan.vocab)

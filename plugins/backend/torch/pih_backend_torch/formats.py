@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+
 from pih_runtime.errors import WorkerError
 from pih_runtime.plan import Weight
 

@@ -1,11 +1,13 @@
-"""Every op but `sample`: the executable text of `pih_runtime.ops`. Operands come in its order; outputs are written in place.
+"""Every op but `sample`: the executable text of `pih_runtime.ops`.
 
+Operands come in its order, outputs are written in place.
 Values are float32; inside an op sums are float64, so that the oracle's own rounding is well below what it judges.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -58,7 +60,7 @@ def _kv_write(batch: Batch, attrs: Attrs, k: Tensor, v: Tensor, cache: Tensor) -
 
 def _attention(batch: Batch, attrs: Attrs, q: Tensor, cache: Tensor, y: Tensor) -> None:
     head_dim, starts = attrs["head_dim"], batch.step.seq_start
-    for index, (start, stop) in enumerate(zip(starts, starts[1:], strict=False)):
+    for index, (start, stop) in enumerate(pairwise(starts)):
         positions = batch.positions[start:stop]
         seen = int(positions[-1]) + 1
         blocks = -(-seen // cache.shape[3])

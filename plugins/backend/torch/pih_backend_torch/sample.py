@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+
 from pih_runtime.ops import uniform
 from pih_runtime.step import Sampling
 
