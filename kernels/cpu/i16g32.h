@@ -2,8 +2,7 @@
 //
 // A value is scale * q, q = 254 * high + low, both digits in -127..127 and |q| <= 32384 (one more would round to a high
 // digit of 128). A group is 32 bytes of high digits, 32 bytes of low digits, float32 scale, int32 sum of q. Digits of
-// 8 bits suit the byte dot products of both instruction sets; base 254 keeps -128 out, so that sums of two products
-// with an unsigned byte <= 128 fit 16 bits.
+// 8 bits suit the byte dot products of both instruction sets; base 254 keeps -128 out.
 #pragma once
 #include "vec.h"
 

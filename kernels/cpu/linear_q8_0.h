@@ -1,7 +1,7 @@
 // y[t,n] = sum_k weight[n,k] * x[t,k] with 8-bit weights (scale per 32) and 16-bit activations.
 //
-// weight [N,K] in "tile16", x [T,K/32] groups of "i16g32", y [T,N] float32. The byte dot products take one unsigned
-// side: AVX-512 adds 128 to the weights and takes 128 * sum(a) off again; AVX2 moves the weight's sign to the digit.
+// weight [N,K] in "tile16", x [T,K/32] groups of "i16g32", y [T,N] float32. AVX-512's byte dot product takes one
+// unsigned side, so 128 is added to the weights and 128 * sum(a) taken off again; AVX2 multiplies in 16 bits.
 #pragma once
 #include "linear_tiles.h"
 
@@ -31,29 +31,40 @@ struct Q8Tiles {
     }
   }
 #else
-  // |weight| <= 128 and |digit| <= 127: two products fit 16 bits; four at a time are widened.
+  // Weights are widened to 16 bits. A load of 16 bytes is 4 rows x 4 columns, so two neighbouring sums make a row.
   template <int TOKENS>
   PIH_INLINE void step(const uint8_t* block, const Group* const (&group)[TOKENS], vf (&total)[TOKENS][LANES]) {
-    const __m256i one = _mm256_set1_epi16(1), base = _mm256_set1_epi16(DIGIT_BASE);
+    alignas(32) int16_t values[TOKENS][GROUP];
+    PIH_UNROLL
+    for (int t = 0; t < TOKENS; ++t)
+      PIH_UNROLL
+      for (int i = 0; i < GROUP; i += 16) {
+        __m256i high = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i*)(group[t]->high + i)));
+        __m256i low = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i*)(group[t]->low + i)));
+        __m256i value = _mm256_add_epi16(_mm256_mullo_epi16(high, _mm256_set1_epi16(DIGIT_BASE)), low);
+        _mm256_store_si256((__m256i*)(values[t] + i), value);
+      }
     PIH_UNROLL
     for (int lane = 0; lane < LANES; ++lane) {
-      vf scale = load_f16(block + 16 * lane);
-      __m256i exact[TOKENS] = {};
+      const uint8_t* bytes = block + 32 + 32 * lane;
+      __m256i first[TOKENS] = {}, second[TOKENS] = {};
       PIH_UNROLL
       for (int v = 0; v < 8; ++v) {
-        __m256i weight = _mm256_loadu_si256((const __m256i*)(block + 32 + 64 * v + 32 * lane));
-        __m256i size = _mm256_abs_epi8(weight);
+        __m256i upper = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i*)(bytes + 64 * v)));
+        __m256i lower = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i*)(bytes + 64 * v + 16)));
         PIH_UNROLL
         for (int t = 0; t < TOKENS; ++t) {
-          __m256i high = _mm256_maddubs_epi16(size, _mm256_sign_epi8(four(group[t]->high + 4 * v), weight));
-          __m256i low = _mm256_maddubs_epi16(size, _mm256_sign_epi8(four(group[t]->low + 4 * v), weight));
-          exact[t] = _mm256_add_epi32(exact[t], _mm256_madd_epi16(high, base));
-          exact[t] = _mm256_add_epi32(exact[t], _mm256_madd_epi16(low, one));
+          __m256i four_values = _mm256_set1_epi64x(load_double_word(values[t] + 4 * v));
+          first[t] = _mm256_add_epi32(first[t], _mm256_madd_epi16(upper, four_values));
+          second[t] = _mm256_add_epi32(second[t], _mm256_madd_epi16(lower, four_values));
         }
       }
+      vf scale = load_f16(block + 16 * lane);
       PIH_UNROLL
-      for (int t = 0; t < TOKENS; ++t)
-        total[t][lane] = fma((vf)_mm256_cvtepi32_ps(exact[t]), scale * splat(group[t]->scale), total[t][lane]);
+      for (int t = 0; t < TOKENS; ++t) {
+        __m256i exact = _mm256_permute4x64_epi64(_mm256_hadd_epi32(first[t], second[t]), 0xD8);
+        total[t][lane] = fma((vf)_mm256_cvtepi32_ps(exact), scale * splat(group[t]->scale), total[t][lane]);
+      }
     }
   }
 #endif

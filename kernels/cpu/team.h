@@ -76,11 +76,17 @@ PIH_INLINE void barrier(pih_team* team, int* spin) {
   }
 }
 
+// While a thread computes, results below the normal range of float32 count as zero: values that small mean nothing
+// here, and the processor takes a hundred times longer over each.
+constexpr uint32_t FLUSH_TO_ZERO = 0x8040;
+
 // A job's fields are read once: when this thread leaves the last barrier, the next job may be on its way.
 static void work(pih_team* team, int* spin) {
   const pih_call* call = team->calls;
   const pih_call* end = call + team->count;
   const pih_step* step = team->step;
+  uint32_t before = _mm_getcsr();
+  _mm_setcsr(before | FLUSH_TO_ZERO);
   for (; call != end; ++call) {
     for (;;) {
       uint32_t part = __atomic_fetch_add(&team->taken, 1, __ATOMIC_RELAXED);
@@ -89,6 +95,7 @@ static void work(pih_team* team, int* spin) {
     }
     barrier(team, spin);
   }
+  _mm_setcsr(before);
 }
 
 }  // namespace pih

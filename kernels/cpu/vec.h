@@ -29,6 +29,9 @@ typedef int8_t vb_any __attribute__((vector_size(W), aligned(1), may_alias));
 
 typedef int32_t word_any __attribute__((aligned(1), may_alias));
 
+typedef int64_t double_word_any __attribute__((aligned(1), may_alias));
+
+PIH_INLINE int64_t load_double_word(const void* p) { return *(const double_word_any*)p; }
 PIH_INLINE int32_t load_word(const void* p) { return *(const word_any*)p; }
 PIH_INLINE vf splat(float x) { return x - vf{}; }
 PIH_INLINE vf load(const float* p) { return *(const vf_any*)p; }

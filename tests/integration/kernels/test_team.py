@@ -127,3 +127,11 @@ def test_pack_bytes_depend_on_nothing_around_them(ziglang, tmp_path, monkeypatch
         found.add((folder / "pack.so").read_bytes())
         assert sorted(path.name for path in folder.iterdir()) == ["pack.so"]
     assert len(found) == 1
+
+
+def test_tiny_values_count_as_zero_in_kernels_and_nowhere_else(team):
+    here = team(BINDINGS, threads=2)
+    x, y = aligned(np.full((1, 64), 1e-39, np.float32)), aligned(np.ones((1, 64), np.float32))
+    here.run([("linear_f32_n64_k64_accumulate0", 0, [x, aligned(np.eye(64, dtype=np.float32)), y])], tokens=1)
+    assert not y.any()
+    assert (x * np.float32(1.0)).all()
