@@ -45,8 +45,8 @@ def attention_heads(config: Mapping[str, Any]) -> tuple[int, int, int]:
     if heads % kv_heads:
         raise _bad("num_key_value_heads", kv_heads, f"a divisor of num_attention_heads, {heads}")
     head_dim = whole(config, "head_dim", whole(config, "hidden_size") // heads)
-    if head_dim % 2:
-        raise _bad("head_dim", head_dim, "an even number")
+    if head_dim % 2 or head_dim > 4096:
+        raise _bad("head_dim", head_dim, "an even number up to 4096")
     return heads, kv_heads, head_dim
 
 

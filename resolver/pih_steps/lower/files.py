@@ -22,6 +22,8 @@ Reference = Mapping[str, str]
 Paths = Mapping[str, Path]
 Found = TypeVar("Found")
 _FIX = "fetch it again"
+# What zipfile and tarfile raise on files that are damaged or of a kind they cannot read.
+_DAMAGED = (OSError, EOFError, zipfile.BadZipFile, tarfile.TarError, zlib.error, NotImplementedError, RuntimeError)
 
 
 @contextmanager
@@ -41,7 +43,7 @@ def opened(reference: Reference, artifacts: Paths, trees: Paths) -> Iterator[tup
             with tarfile.open(path, "r:gz") as package:
                 found = next((item for item in package if item.isfile() and _matches(item.name, member)), None)
                 yield _there(package.extractfile(_there(found, reference)), reference), _there(found, reference).size
-    except (OSError, EOFError, zipfile.BadZipFile, tarfile.TarError, zlib.error) as problem:
+    except _DAMAGED as problem:
         raise BuildError(f"cannot read: {problem}", where=described(reference), fix=_FIX) from problem
 
 

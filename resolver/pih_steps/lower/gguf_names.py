@@ -47,7 +47,7 @@ def hf_name(name: str, where: str) -> str:
 def hf_config(metadata: Mapping[str, Any], tensors: set[str], where: str) -> dict[str, Any]:
     """A config as Hugging Face writes it, and `rope_pairs`: which values of a head are rotated together."""
     family = metadata.get("general.architecture")
-    if family not in _PAIRS:
+    if not isinstance(family, str) or family not in _PAIRS:
         raise BuildError(
             f"the architecture {family!r} is not known here", where=where, fix=f"known are {', '.join(_PAIRS)}"
         )
@@ -65,7 +65,7 @@ def hf_config(metadata: Mapping[str, Any], tensors: set[str], where: str) -> dic
     head_dim = number("attention.key_length", int, hidden // heads if heads > 0 else 0)
     if number("rope.dimension_count", int, head_dim) != head_dim:
         raise BuildError("only rotation of whole heads is known", where=where, fix=f"{family}.rope.dimension_count")
-    vocab = metadata.get("tokenizer.ggml.tokens", ())
+    vocab = metadata.get("tokenizer.ggml.tokens")
     return {
         "model_type": family,
         "hidden_act": "silu",
@@ -80,5 +80,5 @@ def hf_config(metadata: Mapping[str, Any], tensors: set[str], where: str) -> dic
         "rope_theta": number("rope.freq_base", float, 10000.0),
         "rope_pairs": _PAIRS[family],
         "tie_word_embeddings": "output.weight" not in tensors,
-        "vocab_size": number("vocab_size", int, len(vocab)),
+        "vocab_size": number("vocab_size", int, len(vocab) if isinstance(vocab, list) else None),
     }

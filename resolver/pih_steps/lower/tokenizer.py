@@ -33,7 +33,7 @@ def tokenizer_json(metadata: Mapping[str, Any], where: str) -> dict[str, Any]:
         raise fail(
             f"the tokenizer is of the kind {kind!r}", "give tokenizer in the profile; only byte-level BPE is converted"
         )
-    if (pre := metadata.get("tokenizer.ggml.pre")) not in _PRE_TOKENIZERS:
+    if (pre := str(metadata.get("tokenizer.ggml.pre"))) not in _PRE_TOKENIZERS:
         raise fail(
             f"the pre-tokenizer {pre!r} is not known",
             f"known are {', '.join(_PRE_TOKENIZERS)}; or give tokenizer in the profile",

@@ -1,0 +1,253 @@
+"""A whole small model, lowered: deterministic, bound to kernels by name, refused where things do not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pih_runtime.errors import BuildError, PihError, ResolutionError
+from pih_runtime.plan import Limits, from_json, to_json
+from pih_steps.lower import Builder, Tensor, lower, parse_report, plan_sha256, read_report
+from pih_steps.lower.plugin import load_graph
+from tests.unit.lower.made import (
+    FLOAT,
+    I16,
+    ISA,
+    LIMITS,
+    PLAIN,
+    QUANTIZED,
+    checkpoint,
+    kernel,
+    llama_tensors,
+    quantized_report,
+    report,
+    table,
+)
+
+ROOT = Path(__file__).parents[3]
+LLAMA = load_graph(ROOT / "plugins/model/llama")
+
+
+def lowered(source=None, pack=None, limits=LIMITS, **options):
+    return lower(source or checkpoint(), LLAMA, pack or report(), limits, **options)
+
+
+def ops(plan):
+    return [call.op for call in plan.calls]
+
+
+def test_a_layer_is_nine_calls():
+    plan = lowered().plan
+    layer = [
+        "rms_norm",
+        "linear",
+        "rope",
+        "kv_write",
+        "attention",
+        "linear",
+        "rms_norm",
+        "linear",
+        "silu_mul",
+        "linear",
+    ]
+    assert ops(plan) == ["rope_table", "embed", *layer, *layer, "gather", "rms_norm", "linear", "sample"]
+
+
+def test_the_plan_survives_its_json_and_is_the_same_each_time():
+    plan = lowered().plan
+    assert from_json(to_json(plan)) == plan
+    assert plan_sha256(lowered().plan) == plan_sha256(plan)
+    shuffled = dict(reversed(llama_tensors().items()))
+    assert plan_sha256(lowered(checkpoint(shuffled)).plan) == plan_sha256(plan)
+
+
+def test_symbols_say_template_and_constants():
+    symbols = [binding.symbol for binding in lowered().bindings]
+    assert symbols == sorted(symbols)
+    assert "linear_f32_n128_k64_accumulate0" in symbols
+    assert "linear_f32_n64_k96_accumulate1" in symbols
+    assert "attention_heads4_kv_heads2_head_dim16_page_size16_kv1_scale_bits1048576000" in symbols
+    assert "rms_norm_f32_columns64_groups1_eps_bits925353388" in symbols
+    assert {call.symbol for call in lowered().plan.calls} == set(symbols)
+
+
+def test_a_private_activation_is_made_once_for_its_consumers():
+    plan = lowered(checkpoint(llama_tensors("q4_1")), quantized_report()).plan
+    assert ops(plan)[2:5] == ["rms_norm", "quantize", "linear"]
+    assert ops(plan).count("quantize") == 4 * 2 + 1
+    form = next(buffer for buffer in plan.buffers if buffer.name.endswith(".i16"))
+    assert (form.dtype, form.columns, form.row_bytes) == ("u8", 64 // 32 * 72, 192)
+    made = next(call for call in plan.calls if call.op == "quantize")
+    assert made.attrs == {"format": "i16"}
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_value_is_quantized_again_only_after_it_changed(changed):
+    tensors = {"norm": Tensor("f32", (64,))} | {name: Tensor("q4_1", (64, 64)) for name in ("table", "a", "b")}
+
+    def graph(*_):
+        g = Builder("test", tensors)
+        x = g.embed("x", "table", 64, 64)
+        y = g.linear("y", x, "a", 64)
+        g.rms_norm_heads(x if changed else y, "norm", 64, 1e-5)
+        z = g.linear("z", x, "table", 64)
+        return g.finish(g.silu_mul("out", g.silu_mul("w", y, z), g.linear("v", z, "b", 64)))
+
+    assert ops(lower(checkpoint(), graph, quantized_report(), LIMITS).plan).count("quantize") == 2 + changed
+
+
+def test_tied_embeddings_take_a_layout_that_both_ops_read():
+    both = (kernel("linear", "f32", "tile16"), *FLOAT)
+    weights = {weight.name: weight for weight in lowered(pack=report(*PLAIN, *both)).plan.weights}
+    assert weights["model.embed_tokens.weight"].layout == "rows"
+    assert weights["model.layers.0.self_attn.o_proj.weight"].layout == "tile16"
+
+
+def test_vectors_are_widened_where_the_pack_wants_float32():
+    weights = {weight.name: weight for weight in lowered(checkpoint(llama_tensors(norm="bf16"))).plan.weights}
+    assert weights["model.norm.weight"].format == "f32"
+    assert weights["model.norm.weight"].nbytes == 256
+
+
+def test_matrices_are_never_widened():
+    with pytest.raises(ResolutionError, match=r"no embed \+ linear for bf16 weights .* model.embed_tokens.weight"):
+        lowered(checkpoint(llama_tensors("bf16")))
+
+
+def test_a_missing_kernel_is_named():
+    with pytest.raises(ResolutionError, match="kernels/test .*no silu_mul with columns 96") as caught:
+        lowered(pack=report(*(k for k in PLAIN if k["op"] != "silu_mul"), *FLOAT))
+    assert caught.value.exit_code == 4
+
+
+def test_a_missing_quantize_is_named():
+    with pytest.raises(ResolutionError, match="no quantize to i16"):
+        lowered(checkpoint(llama_tensors("q4_1")), report(*PLAIN, *QUANTIZED[:2], activations=[I16]))
+
+
+def test_a_shape_that_the_kernel_cannot_run_is_named():
+    narrow = kernel("attention", multiple={"head_dim": 32})
+    with pytest.raises(ResolutionError, match="no attention with"):
+        lowered(pack=report(*(k for k in PLAIN if k["op"] != "attention"), narrow, *FLOAT))
+
+
+def test_a_constant_that_a_call_does_not_have_is_named():
+    odd = kernel("gather", constants=["n"])
+    with pytest.raises(ResolutionError, match="kernel gather asks for the constant 'n'"):
+        lowered(pack=report(*(k for k in PLAIN if k["op"] != "gather"), odd, *FLOAT))
+
+
+def test_the_cache_holds_every_sequence_at_full_length():
+    cache = lowered(kv_dtype="f32", limits=Limits(8, 2, 33)).plan.caches[0]
+    assert (cache.pages, cache.page_size, cache.dtype) == (2 * 3, 16, "f32")
+    assert cache.nbytes == 2 * 2 * 6 * 2 * 16 * 16 * 4
+
+
+@pytest.mark.parametrize("limits", [Limits(0, 1, 8), Limits(1, 2, 8), Limits(8, 2, 0)])
+def test_limits_that_make_no_step_are_refused(limits):
+    with pytest.raises(ResolutionError, match="limits"):
+        lowered(limits=limits)
+
+
+def test_an_unknown_cache_dtype_is_refused():
+    with pytest.raises(ResolutionError, match="kv_dtype 'fp8'"):
+        lowered(kv_dtype="fp8")
+
+
+def without(name):
+    return {key: value for key, value in llama_tensors().items() if key != name}
+
+
+CONTRADICTIONS = {
+    r"llama: tensor model.norm.weight is missing, the config asks for \[64\]": (without("model.norm.weight"), {}),
+    r"tensor model.embed_tokens.weight has the shape \[48, 64\], the config asks for \[50, 64\]": (None, {"vocab_size": 50}),
+    "the config has no place for tensor model.layers.1.input_layernorm.weight and 8 more": (None, {"num_hidden_layers": 1}),
+    "tensor model.layers.2.input_layernorm.weight is missing": (None, {"num_hidden_layers": 3}),
+    "tensor lm_head.weight is missing": (None, {"tie_word_embeddings": False}),
+    "no place for tensor model.layers.0.self_attn.q_proj.bias": (
+        {**llama_tensors(), "model.layers.0.self_attn.q_proj.bias": Tensor("f32", (64,))}, {}),
+    "num_key_value_heads is 3, expected a divisor of num_attention_heads, 4": (None, {"num_key_value_heads": 3}),
+    "hidden_size is '64', expected a positive integer": (None, {"hidden_size": "64"}),
+    "hidden_size is True, expected a positive integer": (None, {"hidden_size": True}),
+    "num_hidden_layers is None": (None, {"num_hidden_layers": None}),
+    "rms_norm_eps is nan": (None, {"rms_norm_eps": float("nan")}),
+    "head_dim is 1048576, expected an even number up to 4096": (None, {"head_dim": 1 << 20}),
+    "rope_scaling is {'type': 'yarn'}, expected null": (None, {"rope_scaling": {"type": "yarn"}}),
+    "attention_bias is True, expected False": (None, {"attention_bias": True}),
+    "hidden_act is 'gelu', expected 'silu'": (None, {"hidden_act": "gelu"}),
+    "rope_theta is None": (None, {"rope_theta": None}),
+    "a context of 32 is more than the model's 16 positions": (None, {"max_position_embeddings": 16}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("message", CONTRADICTIONS)
+def test_a_config_that_contradicts_its_tensors_is_refused(message):
+    tensors, config = CONTRADICTIONS[message]
+    with pytest.raises(PihError, match=message) as caught:
+        lowered(checkpoint(tensors, **config))
+    assert caught.value.fix
+
+
+def test_rope_parameters_of_newer_configs_are_read():
+    newer = checkpoint(rope_theta=None, rope_parameters={"rope_type": "default", "rope_theta": 1e4})
+    assert plan_sha256(lowered(newer).plan) == plan_sha256(lowered().plan)
+
+
+def test_a_tied_head_that_is_stored_all_the_same_is_left_out():
+    tensors = {**llama_tensors(), "lm_head.weight": Tensor("f32", (48, 64))}
+    assert plan_sha256(lowered(checkpoint(tensors)).plan) == plan_sha256(lowered().plan)
+
+
+def test_the_shipped_packs_run_the_shipped_models():
+    qwen3 = load_graph(ROOT / "plugins/model/qwen3")
+    norms = {f"model.layers.{layer}.self_attn.{x}_norm.weight": Tensor("f32", (16,)) for layer in (0, 1) for x in "qk"}
+    for plugin in ("kernels/cpu", "backend/torch"):
+        for isa in ("x86-64-v3", "x86-64-v4-bf16-vnni"):
+            pack = read_report(ROOT / "plugins" / plugin, isa)
+            assert lower(checkpoint(llama_tensors("bf16")), LLAMA, pack, LIMITS).bindings
+            plan = lower(checkpoint({**llama_tensors("bf16"), **norms}), qwen3, pack, LIMITS).plan
+            assert ops(plan)[3:7] == ["linear", "rms_norm", "rms_norm", "rope"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda data: data.pop("layout"), "not a capability report: KeyError"),
+        (lambda data: data["kernel"][0].pop("op"), "not a capability report"),
+        (lambda data: data["kernel"][0].update(op="conv"), "unknown op 'conv'"),
+        (lambda data: data["kernel"][0].update(layout="spiral"), "does not describe"),
+        (lambda data: data["kernel"][0].update(activation="i4"), "does not describe"),
+        (lambda data: data["kernel"].clear(), "no kernel for x86-64-v3"),
+    ],
+)
+def test_a_report_that_does_not_hold_together_is_refused(change, message):
+    data = table(*PLAIN)
+    change(data)
+    with pytest.raises(BuildError, match=message):
+        parse_report(data, ISA, "kernels/test")
+
+
+def test_a_plugin_without_a_report_is_refused(tmp_path):
+    with pytest.raises(BuildError, match="cannot read"):
+        read_report(tmp_path, ISA)
+    (tmp_path / "plugin.toml").write_text('id = "kernels/none"\n')
+    with pytest.raises(BuildError, match="the plugin has no 'report'"):
+        read_report(tmp_path, ISA)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "message"),
+    [
+        ("", "no build entry: KeyError"),
+        ('[build]\nentry = "pih_model_x"', "no build entry: ValueError"),
+        ('[build]\nentry = "pih_model_x:graph"', "package pih_model_x is not there"),
+        ('[build]\nentry = "pih_model_y:graph"', "pih_model_y has no function graph"),
+    ],
+)
+def test_a_model_plugin_without_a_graph_is_refused(tmp_path, manifest, message):
+    (tmp_path / "plugin.toml").write_text(manifest)
+    (tmp_path / "pih_model_y").mkdir()
+    (tmp_path / "pih_model_y/__init__.py").write_text("")
+    with pytest.raises(BuildError, match=message):
+        load_graph(tmp_path)
