@@ -6,27 +6,18 @@ import shutil
 
 import attrs
 import pytest
-from tests.integration.build.tiny import GRAPH, INTERPRETER, PROGRAMS, debs
 
 from pih.build import embedded, interpreter
 from pih.build.progress import silent
-from pih.build.store import measure, open_store
+from pih.build.store import open_store
 from pih.lock import SCHEMA, Artifact, Budget, BuildGraph, Limits, Lock, PlanRef, ProfileRef, Service, Target
+from tests.integration.build.tiny import GRAPH, INTERPRETER, PROGRAMS
+from tests.support.artifacts import artifact, pinned
 
 
 @pytest.fixture(scope="session")
 def interpreter_artifacts() -> tuple[Artifact, ...]:
-    folder = debs()
-    if folder is None:
-        pytest.skip("no folder of the interpreter's .debs: set PIH_TEST_DEBS")
-    found = []
-    for name in INTERPRETER:
-        (path,) = folder.glob(f"{name}_*.deb")
-        digest, size = measure(path)
-        found.append(
-            Artifact(name, "1", "deb", digest, size, (f"pkg:deb/debian/{name}@1?path=pool/{name}.deb",), "", ())
-        )
-    return tuple(found)
+    return tuple(pinned("deb", name) for name in INTERPRETER)
 
 
 @pytest.fixture
@@ -50,10 +41,8 @@ def project(tmp_path):
 def warm_store(tmp_path_factory, interpreter_artifacts):
     """A store with the unpacked interpreter; tests take copies of it."""
     store = open_store(tmp_path_factory.mktemp("warm"))
-    folder = debs()
-    assert folder
-    for path in folder.iterdir():
-        store.add_file(path)
+    for name in INTERPRETER:
+        store.add_file(artifact("deb", name))
     interpreter.unpack(interpreter_artifacts, store)
     return store
 

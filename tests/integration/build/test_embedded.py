@@ -11,11 +11,11 @@ from pathlib import Path
 
 import attrs
 import pytest
-from tests.integration.build.tiny import GRAPH, INTERPRETER, REPOSITORY, a_step
 
 from pih.build.progress import StepDone, StepFailed, StepStarted
 from pih.lock import BuildGraph
 from pih_runtime.errors import BuildError, FetchError, LockError
+from tests.integration.build.tiny import GRAPH, INTERPRETER, REPOSITORY, a_step
 
 
 def with_steps(lock, *steps):

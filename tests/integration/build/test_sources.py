@@ -5,14 +5,14 @@ import subprocess
 from contextlib import contextmanager
 
 import pytest
-from tests.integration.build import registries
-from tests.integration.build.registries import artifact, quiet_environment, serving
 
 from pih.build import fetch, pin
 from pih.build.progress import FetchDone, FetchFailed, FetchStarted, silent
 from pih.build.store import open_store
 from pih.sources import parse_source
 from pih_runtime.errors import FetchError
+from tests.integration.build import registries
+from tests.integration.build.registries import artifact, quiet_environment, serving
 
 needs_apt = pytest.mark.skipif(shutil.which("apt-get") is None, reason="this host has no apt")
 needs_npm = pytest.mark.skipif(shutil.which("npm") is None, reason="this host has no npm")

@@ -1,6 +1,5 @@
 """A made-up project whose steps are tiny: their programs, and its build graph."""
 
-import os
 from pathlib import Path
 
 from pih.lock import Step
@@ -69,13 +68,6 @@ def run(spec):
 """
 
 PROGRAMS = {"__main__": MAIN, "join": JOIN, "image": IMAGE, "fail": FAIL, "sleep": SLEEP, "look": LOOK}
-
-
-def debs() -> Path | None:
-    """A folder with the interpreter's packages: shared/ beside the checkout, or what PIH_TEST_DEBS names."""
-    named = os.environ.get("PIH_TEST_DEBS")
-    folders = [Path(named)] if named else [REPOSITORY.parent / "shared/vendor/debs", REPOSITORY / "shared/vendor/debs"]
-    return next((folder for folder in folders if folder.is_dir()), None)
 
 
 def a_step(id_, run="join", *, params=None, artifacts=(), trees=(), steps=()) -> Step:

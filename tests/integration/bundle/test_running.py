@@ -10,15 +10,15 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from tests.integration.build.tiny import INTERPRETER, debs
-from tests.unit.bundle import layouts
 
 from pih.build import interpreter
-from pih.build.store import measure, open_store
+from pih.build.store import open_store
 from pih.bundle import client, engine, layout, run, unpacked
 from pih.bundle.unpack import unpack
-from pih.lock import Artifact
 from pih_runtime.errors import WorkerError
+from tests.integration.build.tiny import INTERPRETER
+from tests.support.artifacts import artifact, pinned
+from tests.unit.bundle import layouts
 
 WORKER = b"""#!/usr/bin/python3.11 -IB
 import json, os, signal, socket, sys, threading
@@ -65,14 +65,9 @@ def store(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def image(tmp_path_factory, store):
-    folder = debs()
-    if folder is None:
-        pytest.skip("no folder of the interpreter's .debs: set PIH_TEST_DEBS")
-    artifacts = []
     for name in INTERPRETER:
-        (path,) = folder.glob(f"{name}_*.deb")
-        store.add_file(path)
-        artifacts.append(Artifact(name, "1", "deb", *measure(path), (), "", ()))
+        store.add_file(artifact("deb", name))
+    artifacts = [pinned("deb", name) for name in INTERPRETER]
     root = interpreter.unpack(artifacts, store)
     archive = tmp_path_factory.mktemp("archive") / "layer.tar"
     with tarfile.open(archive, "w", format=tarfile.USTAR_FORMAT) as tar:

@@ -7,7 +7,6 @@ import hashlib
 import importlib
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import threading
@@ -20,6 +19,7 @@ import pytest
 
 from pih_steps import kernels
 from pih_steps.spec import Spec
+from tests.support.artifacts import artifact
 
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "plugins" / "backend" / "cpu"))
@@ -34,14 +34,8 @@ def host_has(isa):
 
 
 @pytest.fixture(scope="session")
-def ziglang(tmp_path_factory):
-    for folder in filter(None, os.environ.get("PIH_MIRROR", "").split(os.pathsep)):
-        for wheel in sorted(Path(folder).glob("ziglang-0.17.1-*x86_64*.whl")):
-            return wheel
-    folder = tmp_path_factory.mktemp("wheels")
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "-q", "-d", str(folder), "ziglang==0.17.1"]
-    subprocess.run(command, check=True)
-    return next(folder.glob("*.whl"))
+def ziglang():
+    return artifact("wheel", "ziglang")
 
 
 @pytest.fixture(scope="session")

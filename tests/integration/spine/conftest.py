@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import shutil
 import subprocess
 import tempfile
 import time
@@ -12,16 +11,9 @@ from pathlib import Path
 import httpx
 import openai
 import pytest
-from tests.support.program import PROFILE, pih
 
-CONTAINERS = """
-[containers]
-default_ulimits = ["nofile=1024:4096", "nproc=4096:4096"]
-[engine]
-cgroup_manager = "cgroupfs"
-events_logger = "file"
-runtime = "runc"
-"""
+from tests.support import podman as podmans
+from tests.support.program import PROFILE, pih
 
 
 @pytest.fixture(scope="session")
@@ -31,29 +23,24 @@ def image():
 
 
 @pytest.fixture(scope="session")
-def podman(tmp_path_factory):
-    """A podman whose storage and settings are the tests' own."""
-    if not shutil.which("podman") or not shutil.which("runc"):
-        pytest.skip("podman or runc is not installed")
-    folder = tmp_path_factory.mktemp("podman")
-    (folder / "containers.conf").write_text(CONTAINERS)
-    (folder / "storage.conf").write_text(
-        f'[storage]\ndriver = "vfs"\ngraphroot = "{folder}/graph"\nrunroot = "{folder}/run"\n'
-    )
-    environment = {
-        **os.environ,
-        "CONTAINERS_CONF": str(folder / "containers.conf"),
-        "CONTAINERS_STORAGE_CONF": str(folder / "storage.conf"),
-    }
+def podman_environment(tmp_path_factory):
+    """Variables under which podman is the tests' own."""
+    with podmans.environment(tmp_path_factory.mktemp("podman")) as environment:
+        yield environment
 
+
+@pytest.fixture(scope="session")
+def podman(podman_environment):
     def ask(*arguments, **options):
         return subprocess.run(
-            ["podman", *map(str, arguments)], env=environment, capture_output=True, check=True, **options
+            ["podman", *map(str, arguments)],
+            env={**os.environ, **podman_environment},
+            capture_output=True,
+            check=True,
+            **options,
         ).stdout.decode()
 
-    yield ask
-    subprocess.run(["podman", "rm", "--all", "--force"], env=environment, capture_output=True, check=False)
-    subprocess.run(["podman", "rmi", "--all", "--force"], env=environment, capture_output=True, check=False)
+    return ask
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+
 from tests.support.program import PROFILE, pih
 
 MB = 1_000_000

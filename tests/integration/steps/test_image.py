@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import podman as podmans
+
 MEGABYTE = 1_000_000
 # Imports every module that the image has; those that only fail without another system are named with the reason.
 IMPORT_ALL = """
@@ -99,7 +101,6 @@ def test_nothing_in_the_image_is_left_unexplained(rootfs):
     assert [line["path"] for line in lines if line["component"] == "weights"] == ["/pih/weights/weights.safetensors"]
 
 
-@pytest.mark.slow
 def test_bytes_do_not_depend_on_place_zone_user_or_umask(built, build, tmp_path):
     folder = tmp_path / "another place" / "deeper"
     folder.mkdir(parents=True)
@@ -120,25 +121,12 @@ def test_skopeo_reads_the_layout(built):
 
 @pytest.fixture
 def podman(tmp_path):
-    if shutil.which("podman") is None:
-        pytest.skip("podman is not installed")
-    (tmp_path / "containers.conf").write_text(
-        '[containers]\ndefault_ulimits = ["nofile=1024:4096", "nproc=4096:4096"]\n'
-        '[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\nruntime = "runc"\n'
-    )
-    (tmp_path / "storage.conf").write_text(
-        f'[storage]\ndriver = "vfs"\ngraphroot = "{tmp_path}/graph"\nrunroot = "{tmp_path}/run"\n'
-    )
-    environment = os.environ | {
-        "CONTAINERS_CONF": str(tmp_path / "containers.conf"),
-        "CONTAINERS_STORAGE_CONF": str(tmp_path / "storage.conf"),
-    }
-    return lambda *command, **process: subprocess.run(
-        ["podman", *command], env=environment, capture_output=True, text=True, check=False, **process
-    )
+    with podmans.environment(tmp_path / "podman") as own:
+        yield lambda *command: subprocess.run(
+            ["podman", *command], env={**os.environ, **own}, capture_output=True, text=True, check=False
+        )
 
 
-@pytest.mark.slow
 def test_podman_loads_and_runs_the_layout_confined(built, podman, tmp_path):
     archive = tmp_path / "image.tar"
     subprocess.run(["tar", "-C", built / "image", "-cf", archive, "."], check=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import openai
 import pytest
+
 from tests.integration.worker.toy_bundle import command, write_bundle
 
 

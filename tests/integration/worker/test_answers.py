@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import openai
 import pytest
+
 from tests.integration.worker.toy_bundle import CHOICES, TEMPLATE, tokenizer
 from tests.unit.plugins.toy_backend import answer
 

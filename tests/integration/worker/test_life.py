@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import openai
 import pytest
+
 from tests.integration.worker.toy_bundle import PLUGINS, command, seal, weights_file, write_bundle
 
 SLOW = {"backend/toy": {"seconds": 0.02}}
