@@ -174,13 +174,27 @@ class Step:
 
 
 @attrs.frozen
+class Seed:
+    """The first executable of builders that bring none: `member` of the package `deb`, in a tar of one file `busybox`.
+
+    sha256, size: of that tar, which `pih fetch` makes.
+    """
+
+    deb: str
+    member: str
+    sha256: str
+    size: int
+
+
+@attrs.frozen
 class BuildGraph:
-    """interpreter: the .debs of the pinned Python that runs every step.
+    """interpreter: the .debs of the pinned Python that runs every step. seed: what Bazel and Nix unpack them with.
 
     steps: in an order that respects their inputs; the last is the image, and needs all of them but separate weights.
     """
 
     interpreter: tuple[str, ...]
+    seed: Seed
     steps: tuple[Step, ...]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import attrs
 from packaging.utils import canonicalize_name
 
-from pih.lock import Artifact
+from pih.lock import Artifact, Seed
 from pih.structure import StructureError, dotted, nearest, structure
 from pih_runtime.errors import LockError, UsageError
 
@@ -22,9 +22,10 @@ SCHEMA = 1
 
 @attrs.frozen
 class Pins:
-    """Known-good artifacts by name, without reasons: those belong to a lock."""
+    """Known-good artifacts by name, without reasons: those belong to a lock. seed: made from the .deb among them."""
 
     schema: int
+    seed: Seed
     artifacts: tuple[Artifact, ...]
 
     def find(self, kind: str, name: str) -> Artifact | None:
@@ -91,7 +92,7 @@ def upgrade(
         if key not in old or old[key].sha256 != new.sha256
     )
     merged = old | {key: _as_pin(new, old.get(key)) for key, new in fresh.items()}
-    return Pins(schema=SCHEMA, artifacts=tuple(merged[key] for key in sorted(merged))), moves
+    return attrs.evolve(pins, artifacts=tuple(merged[key] for key in sorted(merged))), moves
 
 
 def _as_pin(new: Artifact, old: Artifact | None) -> Artifact:

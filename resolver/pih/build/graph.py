@@ -34,6 +34,8 @@ def check(lock: Lock) -> None:
         raise fail("the lock has no build steps")
     if unknown := [name for name in lock.build.interpreter if name not in names]:
         raise fail(f"the interpreter needs {unknown[0]!r}, which the lock does not list")
+    if lock.build.seed.deb not in names:
+        raise fail(f"the seed is made from {lock.build.seed.deb!r}, which the lock does not list")
     before: set[str] = set()
     for step in lock.build.steps:
         if step.id in before:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from pih.build import fetch, graph
+from pih.build import fetch, graph, seed
 from pih.build.progress import renderer
 from pih.cli import _workspace
 
@@ -18,10 +18,13 @@ from pih.cli import _workspace
 @_workspace.offline_option
 @_workspace.json_option
 def command(profile_path: Path, offline: bool, as_json: bool) -> None:
-    """Download every artifact that building a profile needs; what is in the store is not fetched again."""
+    """Download every artifact that building a profile needs, with any builder.
+
+    What is in the store is not fetched again.
+    """
     with renderer() as listener:
         found = _workspace.deployment(profile_path, offline=offline, listener=listener)
-        names = {*found.lock.build.interpreter}
+        names = {*found.lock.build.interpreter, found.lock.build.seed.deb}
         steps = graph.closure(found.lock.build.steps, _workspace.IMAGE)
         names |= {name for step in steps for name in (*step.artifacts, *step.tools)}
         wanted = [artifact for artifact in found.lock.artifacts if artifact.name in names]
@@ -35,6 +38,7 @@ def command(profile_path: Path, offline: bool, as_json: bool) -> None:
             offline=offline,
             listener=listener,
         )
+        seed.fill(found.lock, shelf)
     total = sum(artifact.size for artifact in wanted)
     if as_json:
         rows = [{"name": a.name, "sha256": a.sha256, "path": str(shelf.path(a.sha256))} for a in wanted]

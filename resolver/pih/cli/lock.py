@@ -54,7 +54,7 @@ def command(profile_path: Path, upgrade: str | None, offline: bool, as_json: boo
 
 def _upgraded(found: Lock, what: str) -> Lock:
     """The lock with the named artifacts pinned anew, as the start of a resolution."""
-    held = pins.Pins(pins.SCHEMA, found.artifacts)
+    held = pins.Pins(pins.SCHEMA, found.build.seed, found.artifacts)
     fresh, _ = pins.upgrade(held, pins.chosen(held, what), pin.newest(_workspace.store(), os.environ))
     return attrs.evolve(found, artifacts=fresh.artifacts)
 

@@ -5,18 +5,21 @@ A locked artifact that is still needed stays; a new one is the release's pin.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import attrs
 from packaging.utils import canonicalize_name
 
 from pih.catalog import Manifest
-from pih.lock import Artifact
+from pih.lock import Artifact, Seed
 from pih.pins import Pins
 from pih.resolve.explain import ARROW
 from pih.resolve.model import ModelFile
 from pih.structure import nearest
 from pih_runtime.errors import ResolutionError
+from pih_steps.seed import archive
 
 # The pinned Python and the libraries that it or a wheel may load: userland of the image, interpreter of every step.
 BASE = (
@@ -35,6 +38,7 @@ BASE = (
     "python3.11-minimal",
     "zlib1g",
 )
+SEED, SEED_MEMBER = "busybox-static", "bin/busybox"
 COMPILER = "ziglang"
 TOOLS = ("numpy",)
 
@@ -49,9 +53,13 @@ class Wanted:
 
 
 def wanted_by_target(reason: str) -> tuple[Wanted, ...]:
-    """The base userland. reason: the profile's line that names the operating system."""
+    """The base userland, and the seed. reason: the profile's line that names the operating system."""
     base = "base userland: the Python that runs the worker and every build step"
-    return tuple(Wanted("deb", name, f"{reason}{ARROW}{base}") for name in BASE)
+    seed = "seed: what Bazel and Nix unpack the base userland with; no part of the image"
+    return (
+        *(Wanted("deb", name, f"{reason}{ARROW}{base}") for name in BASE),
+        Wanted("deb", SEED, f"{reason}{ARROW}{seed}"),
+    )
 
 
 def wanted_by_plugins(plugins: Iterable[tuple[Manifest, tuple[str, ...]]]) -> tuple[Wanted, ...]:
@@ -92,6 +100,16 @@ def choose(
             chosen[key] = found
         reasons.setdefault(key, []).append(want.reason)
     return tuple(attrs.evolve(chosen[key], reasons=tuple(dict.fromkeys(reasons[key]))) for key in sorted(chosen))
+
+
+def seed_of(chosen: Iterable[Artifact], pins: Pins, fetch: Callable[[Artifact], Path]) -> Seed:
+    """The seed that the chosen package gives; one that is not this release's is fetched to be read."""
+    package = next(artifact for artifact in chosen if (artifact.kind, artifact.name) == ("deb", SEED))
+    known = pins.find("deb", SEED)
+    if known is not None and known.sha256 == package.sha256:
+        return pins.seed
+    made = archive(fetch(package), SEED_MEMBER)
+    return Seed(deb=SEED, member=SEED_MEMBER, sha256=hashlib.sha256(made).hexdigest(), size=len(made))
 
 
 def _unpinned(want: Wanted, pins: Pins) -> ResolutionError:

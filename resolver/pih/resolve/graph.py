@@ -12,7 +12,7 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from pih.catalog import Manifest
-from pih.lock import BuildGraph, Step
+from pih.lock import BuildGraph, Seed, Step
 from pih.profile import Profile
 from pih.resolve.artifacts import BASE, COMPILER, TOOLS
 from pih.resolve.lowering import Lowered, checkpoint, inputs, pack_of
@@ -30,6 +30,7 @@ def build_graph(
     files: Mapping[str, ModelFile],
     plan: Mapping[str, Any],
     lowered: Lowered,
+    seed: Seed,
 ) -> BuildGraph:
     """The steps of one deployment; the last is the image. plan: the parameters of its lowering.
 
@@ -60,7 +61,7 @@ def build_graph(
         taken.append("weights")
     params = {"name": profile.name, "arch": profile.intent.target.arch}
     steps.append(_step("image", params=params, trees=("lock",), steps=tuple(taken)))
-    return BuildGraph(interpreter=BASE, steps=tuple(steps))
+    return BuildGraph(interpreter=BASE, seed=seed, steps=tuple(steps))
 
 
 def _plan(params: Mapping[str, Any], lowered: Lowered) -> Step:

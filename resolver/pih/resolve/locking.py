@@ -84,7 +84,7 @@ def lock(
         budget=budgeted,
         plan=lowered.plan,
         artifacts=chosen,
-        build=graph.build_graph(profile, solution, files, plan, lowered),
+        build=graph.build_graph(profile, solution, files, plan, lowered, artifacts.seed_of(chosen, pins, fetch)),
     )
 
 
