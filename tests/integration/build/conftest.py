@@ -11,7 +11,7 @@ from pih.build import embedded, interpreter
 from pih.build.progress import silent
 from pih.build.store import open_store
 from pih.lock import SCHEMA, Artifact, Budget, BuildGraph, Limits, Lock, PlanRef, ProfileRef, Service, Target
-from tests.integration.build.tiny import GRAPH, INTERPRETER, PROGRAMS
+from tests.integration.build.tiny import GRAPH, INTERPRETER, PROGRAMS, SEED
 from tests.support.artifacts import artifact, pinned
 
 
@@ -73,7 +73,7 @@ def a_lock(interpreter_artifacts):
         budget=Budget(0, 0, 0, 0, 0, 0, 1 << 30),
         plan=PlanRef("0" * 64, 0),
         artifacts=interpreter_artifacts,
-        build=BuildGraph(INTERPRETER, GRAPH),
+        build=BuildGraph(INTERPRETER, SEED, GRAPH),
     )
 
 

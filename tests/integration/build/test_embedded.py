@@ -15,11 +15,11 @@ import pytest
 from pih.build.progress import StepDone, StepFailed, StepStarted
 from pih.lock import BuildGraph
 from pih_runtime.errors import BuildError, FetchError, LockError
-from tests.integration.build.tiny import GRAPH, INTERPRETER, REPOSITORY, a_step
+from tests.integration.build.tiny import GRAPH, INTERPRETER, REPOSITORY, SEED, a_step
 
 
 def with_steps(lock, *steps):
-    return attrs.evolve(lock, build=BuildGraph(INTERPRETER, tuple(steps)))
+    return attrs.evolve(lock, build=BuildGraph(INTERPRETER, SEED, tuple(steps)))
 
 
 def ran(result):

@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
-from pih.lock import Step
+from pih.lock import Seed, Step
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 INTERPRETER = ("libc6", "libexpat1", "libpython3.11-minimal", "libpython3.11-stdlib", "python3.11-minimal", "zlib1g")
+SEED = Seed("libc6", "seed", "0" * 64, 1)  # the embedded builder needs none
 
 MAIN = """
 import json, os, sys, time

@@ -8,7 +8,7 @@ import pytest
 
 from pih import pins
 from pih.build import purl
-from pih.lock import Artifact
+from pih.lock import Artifact, Seed
 from pih.resolve.artifacts import BASE, COMPILER, TOOLS
 from pih_runtime.errors import LockError, UsageError
 
@@ -20,7 +20,10 @@ def artifact(name, kind="wheel", version="1", licence="MIT"):
     return Artifact(name, version, kind, version * 64, 1, (), licence, ())
 
 
-HELD = pins.Pins(1, (artifact("libc6", "deb"), artifact("zlib1g", "deb"), artifact("click"), artifact("model", "hf")))
+SEED = Seed("libc6", "bin/tool", "1" * 64, 1)
+HELD = pins.Pins(
+    1, SEED, (artifact("libc6", "deb"), artifact("zlib1g", "deb"), artifact("click"), artifact("model", "hf"))
+)
 
 
 def test_the_release_pins_all_that_its_graphs_name():
@@ -70,6 +73,7 @@ def test_an_upgrade_keeps_the_rest_and_tells_what_moved():
     assert moves == (pins.Move("libc6", "1", "2"),)
     assert moved.find("deb", "libc6").version == "2"
     assert moved.find("wheel", "click") == HELD.find("wheel", "click")
+    assert moved.seed == SEED
 
 
 def test_a_licence_that_a_registry_does_not_say_stays():
@@ -82,11 +86,15 @@ def test_a_licence_that_a_registry_does_not_say_stays():
     [
         (None, "cannot read the pins: No such file or directory"),
         ("{", "not JSON: "),
-        ('{"schema": 1}', "artifacts: missing"),
-        (json.dumps({"schema": 9, "artifacts": []}), "pins schema 9 is not 1"),
+        ('{"schema": 1}', "seed: missing"),
+        (json.dumps({"schema": 9, "seed": attrs.asdict(SEED), "artifacts": []}), "pins schema 9 is not 1"),
         (
             json.dumps(
-                {"schema": 1, "artifacts": [attrs.asdict(artifact("a")) | {"size": "1", "purls": [], "reasons": []}]}
+                {
+                    "schema": 1,
+                    "seed": attrs.asdict(SEED),
+                    "artifacts": [attrs.asdict(artifact("a")) | {"size": "1", "purls": [], "reasons": []}],
+                }
             ),
             'artifacts[0].size: "1" is not a whole number',
         ),

@@ -9,7 +9,10 @@ import pytest
 
 from pih import catalog, lock, pins, profile, resolve
 from pih.build import graph as build_graph
+from pih.build.store import measure
 from pih_runtime.errors import ResolutionError
+from pih_steps.seed import archive
+from tests.unit.steps import deb_file
 
 ROOT = Path(__file__).parents[3]
 PROFILES = ROOT / "profiles"
@@ -226,7 +229,10 @@ def test_the_graph_is_one_that_builders_take(synthetic):
 
 def test_every_artifact_of_a_lock_is_an_input_of_something(synthetic):
     used = {name for step in synthetic.build.steps for name in (*step.artifacts, *step.tools)}
-    assert {artifact.name for artifact in synthetic.artifacts} == used | set(synthetic.build.interpreter)
+    assert {artifact.name for artifact in synthetic.artifacts} == used | {
+        *synthetic.build.interpreter,
+        synthetic.build.seed.deb,
+    }
 
 
 def test_separate_weights_are_no_part_of_the_image_and_their_bytes_no_input_of_the_plan():
@@ -286,3 +292,24 @@ def test_each_step_declares_the_program_files_that_it_imports_and_no_others(synt
         (ROOT / "runtime/pih_runtime").glob("*.py") if run in ("app", "imports") else ()
     )
     assert {tree for tree in declared if tree.is_file()} <= needed
+
+
+def test_a_seed_from_another_package_than_the_release_pins_is_read_from_it(synthetic, tmp_path):
+    package = tmp_path / "tools.deb"
+    package.write_bytes(deb_file.package(("./bin/busybox", b"static", {"mode": 0o755})))
+    digest, size = measure(package)
+    newer = tuple(
+        attrs.evolve(item, sha256=digest, size=size) if item.name == "busybox-static" else item
+        for item in synthetic.artifacts
+    )
+    found = resolve.lock(
+        profile.parse(SYNTHETIC.encode(), PROFILES / "x.toml"),
+        CATALOG,
+        PINS,
+        attrs.evolve(synthetic, artifacts=newer),
+        fetch=lambda artifact: {digest: package}[artifact.sha256],
+        pin=never,
+    )
+    made = tmp_path / "made.tar"
+    made.write_bytes(archive(package, "bin/busybox"))
+    assert found.build.seed == attrs.evolve(synthetic.build.seed, sha256=measure(made)[0], size=measure(made)[1])
