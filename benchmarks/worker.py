@@ -86,9 +86,8 @@ def main() -> None:
     print(f"{options.profile}, best of {options.runs}")
     print(f"no-op build          {result['noop_build_s']:8.2f} s")
     print(f"start to ready       {result['ready_s']:8.2f} s")
-    print(
-        f"resident at ready    {result['resident_mb']:8.1f} MB, {result['resident_less_weights_mb']:.1f} without weights"
-    )
+    print(f"resident at ready    {result['resident_mb']:8.1f} MB")
+    print(f"  without weights    {result['resident_less_weights_mb']:8.1f} MB")
     print(f"decode, batch 1      {result['decode_pieces_per_s']:8.1f} pieces of text a second, through the API")
 
 

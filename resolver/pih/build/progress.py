@@ -68,6 +68,9 @@ class StepFailed:
     id: str
 
 
+# What a step does, where a word of its own says it better.
+_VERBS = {"kernels": "compile", "plan": "lower", "weights": "pack", "image": "assemble"}
+
 Event = FetchStarted | FetchAdvanced | FetchDone | FetchFailed | StepStarted | StepDone | StepFailed
 Listener = Callable[[Event], None]
 
@@ -98,20 +101,24 @@ def lines(stream: TextIO) -> Iterator[Listener]:
     yield show
 
 
+def _verb(step: str) -> str:
+    return _VERBS.get(step, "build")
+
+
 def _line(event: Event) -> str:
     match event:
         case FetchStarted(name, size):
-            return f"fetch   {name} ({size / 1e6:.1f} MB)"
+            return f"fetch    {name} ({size / 1e6:.1f} MB)"
         case FetchDone(name, source):
-            return f"fetched {name} from {source}"
+            return f"fetched  {name} from {source}"
         case FetchFailed(name):
-            return f"failed  {name}"
+            return f"failed   {name}"
         case StepStarted(name):
-            return f"build   {name}"
+            return f"{_verb(name):8} {name}"
         case StepDone(name, seconds, False):
-            return f"built   {name} in {seconds:.1f} s"
+            return f"done     {name} in {seconds:.1f} s"
         case StepFailed(name):
-            return f"failed  {name}"
+            return f"failed   {name}"
     return ""
 
 
@@ -126,7 +133,7 @@ def bars(stream: TextIO) -> Iterator[Listener]:
         TextColumn("fetch {task.description}"), BarColumn(), DownloadColumn(), console=console, transient=True
     )
     steps = Progress(
-        SpinnerColumn(), TextColumn("build {task.description}"), TimeElapsedColumn(), console=console, transient=True
+        SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True
     )
     tasks: dict[str, TaskID] = {}
 
@@ -139,10 +146,10 @@ def bars(stream: TextIO) -> Iterator[Listener]:
             case FetchDone(name) | FetchFailed(name):
                 fetches.remove_task(tasks.pop(f"fetch {name}"))
             case StepStarted(name):
-                tasks[f"step {name}"] = steps.add_task(name, total=None)
+                tasks[f"step {name}"] = steps.add_task(f"{_verb(name)} {name}", total=None)
             case StepDone(name, seconds, False):
                 steps.remove_task(tasks.pop(f"step {name}"))
-                console.print(f"built {name} in {seconds:.1f} s", highlight=False)
+                console.print(f"{_verb(name)} {name}: done in {seconds:.1f} s", highlight=False)
             case StepFailed(name):
                 steps.remove_task(tasks.pop(f"step {name}"))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from pih.cli import _workspace
-from pih.inspect.bundle import Component, Contents, components, contents
+from pih.inspect.bundle import Component, Contents, components, contents, known
 from pih_runtime.errors import BuildError
 
 
@@ -32,9 +32,7 @@ def command(profile_path: Path, output: Path | None, jobs: int | None, offline: 
         data = {"profile": found.profile.name, "digest": held.digest, "layout": str(layout), "steps_run": ran}
         click.echo(json.dumps(data, indent=2))
         return
-    versions = {item.name: item.version for item in found.lock.artifacts}
-    versions |= {plugin.id: plugin.version for plugin in found.lock.plugins}
-    click.echo(_table(components(held, versions), held))
+    click.echo(_table(components(held, known(found.lock)), held))
     click.echo(f"image    {held.digest}  ({len(ran)} of {len(result.steps)} steps ran)")
     click.echo(f"layout   {layout}")
     click.echo(f"load     tar -C {layout} -cf - . | podman load    (or docker load)")

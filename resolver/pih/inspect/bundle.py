@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from pih.bundle import layout as layouts
+from pih.lock import Lock
 from pih_runtime.errors import SealError
 
 _FIX = "build the bundle again, or copy it again from where it came"
@@ -99,8 +100,16 @@ def contents(path: Path) -> Contents:
     return Contents(name, image.digest, lock, image.reference, layers, files)
 
 
-def components(held: Contents, versions: dict[str, str]) -> list[Component]:
-    """Files by component, the largest first. versions: of plugins and artifacts, by name."""
+def known(lock: Lock) -> dict[str, tuple[str, str]]:
+    """Version of each component, and the reason that the lock gives for it."""
+    found = {item.name: (item.version, item.reasons[0]) for item in lock.artifacts if item.reasons}
+    found |= {plugin.id: (plugin.version, plugin.reasons[0]) for plugin in lock.plugins if plugin.reasons}
+    source = lock.model["weights"]["source"]
+    return found | {"pih": (lock.pih, "the runtime of every bundle"), "weights": ("", f"model.weights {source}")}
+
+
+def components(held: Contents, facts: dict[str, tuple[str, str]]) -> list[Component]:
+    """Files by component, the largest first. facts: version and reason by name, as `known` gives them."""
     share = {layer.name: layer.compressed / layer.size if layer.size else 0.0 for layer in held.layers}
     sizes: dict[str, int] = {}
     packed: dict[str, float] = {}
@@ -109,10 +118,10 @@ def components(held: Contents, versions: dict[str, str]) -> list[Component]:
         sizes[file.component] = sizes.get(file.component, 0) + file.size
         packed[file.component] = packed.get(file.component, 0.0) + file.size * share.get(file.layer, 0.0)
         reasons.setdefault(file.component, file.reason)
-    rows = [
-        Component(name, versions.get(name, ""), size, round(packed[name]), reasons[name])
-        for name, size in sizes.items()
-    ]
+    rows = []
+    for name, size in sizes.items():
+        version, reason = facts.get(name, ("", reasons[name]))
+        rows.append(Component(name, version, size, round(packed[name]), reason))
     return sorted(rows, key=lambda row: (-row.size, row.name))
 
 

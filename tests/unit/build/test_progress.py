@@ -27,14 +27,14 @@ def test_plain_lines():
         for event in EVENTS:
             show(event)
     assert stream.getvalue().splitlines() == [
-        "fetch   zlib1g (0.1 MB)",
-        "fetched zlib1g from deb",
-        "fetch   numpy (20.0 MB)",
-        "failed  numpy",
-        "build   plan",
-        "built   plan in 1.2 s",
-        "build   weights",
-        "failed  weights",
+        "fetch    zlib1g (0.1 MB)",
+        "fetched  zlib1g from deb",
+        "fetch    numpy (20.0 MB)",
+        "failed   numpy",
+        "lower    plan",
+        "done     plan in 1.2 s",
+        "pack     weights",
+        "failed   weights",
     ]
 
 
@@ -47,7 +47,7 @@ def test_bars_on_a_terminal():
     with progress.renderer(stream) as show:
         for event in EVENTS:
             show(event)
-    assert "built plan in 1.2 s" in stream.getvalue()
+    assert "lower plan: done in 1.2 s" in stream.getvalue()
     assert "\x1b[" in stream.getvalue()
 
 
