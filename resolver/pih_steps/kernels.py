@@ -68,9 +68,24 @@ def source(isa: str, bindings: Iterable[Mapping[str, Any]]) -> str:
     includes = sorted({item["source"] for item in symbols.values()})
     lines = ['#include "pack.h"', *(f'#include "{name}"' for name in includes), f'PIH_PACK("{isa}")']
     for symbol, item in sorted(symbols.items()):
-        constants = ", ".join(f"{value}u" if value >= 1 << 31 else str(value) for value in item["constants"].values())
+        constants = ", ".join(f"{value}u" if value >= 1 << 31 else str(value) for value in constants_of(item))
         lines.append(f"PIH_KERNEL({symbol}, {item['template']}<{constants}>)")
     return "\n".join(lines) + "\n"
+
+
+def constants_of(item: Mapping[str, Any]) -> list[int]:
+    """The constants in the template's order, which the symbol spells.
+
+    The keys of a JSON object have no order: Bazel and Nix hand them over sorted.
+    """
+    left = {f"_{name}{value}": value for name, value in item["constants"].items()}
+    rest, found = item["symbol"].removeprefix(item["template"]), []
+    while part := next((part for part in left if rest.startswith(part)), ""):
+        found.append(left.pop(part))
+        rest = rest.removeprefix(part)
+    if rest or left:
+        raise BuildError(f"symbol {item['symbol']!r} does not spell its constants", fix="write the lock again: pih lock")
+    return found
 
 
 def unpack_zig(wheel: Path, folder: Path) -> None:

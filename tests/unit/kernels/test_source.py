@@ -35,6 +35,18 @@ def test_order_and_repetition_of_bindings_do_not_matter():
     assert len(texts) == 1
 
 
+def test_constants_come_in_the_symbols_order_whatever_the_order_of_keys():
+    constants = {"n": 2, "kv_heads": 3, "kv": 1, "k": 5}
+    item = {"symbol": "a_n2_kv_heads3_kv1_k5", "template": "a", "constants": dict(sorted(constants.items()))}
+    assert kernels.constants_of(item) == [2, 3, 1, 5]
+
+
+def test_symbol_that_does_not_spell_its_constants_is_refused():
+    item = {"symbol": "a_n2", "template": "a", "constants": {"n": 3}}
+    with pytest.raises(BuildError, match="'a_n2' does not spell its constants"):
+        kernels.constants_of(item)
+
+
 def spec(tmp_path, **changes):
     params = {"isa": "x86-64-v3", "bindings": BINDINGS} | changes
     wheel = tmp_path / "ziglang.whl"
