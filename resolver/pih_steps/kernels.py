@@ -84,7 +84,9 @@ def constants_of(item: Mapping[str, Any]) -> list[int]:
         found.append(left.pop(part))
         rest = rest.removeprefix(part)
     if rest or left:
-        raise BuildError(f"symbol {item['symbol']!r} does not spell its constants", fix="write the lock again: pih lock")
+        raise BuildError(
+            f"symbol {item['symbol']!r} does not spell its constants", fix="write the lock again: pih lock"
+        )
     return found
 
 

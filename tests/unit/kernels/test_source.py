@@ -14,7 +14,7 @@ from pih_steps.spec import Spec
 BINDINGS = [
     {"symbol": "b_n1", "template": "b", "source": "b.h", "constants": {"n": 1}},
     {"symbol": "a_n2_k3", "template": "a", "source": "b.h", "constants": {"n": 2, "k": 3}},
-    {"symbol": "c_e4", "template": "c", "source": "a.h", "constants": {"e": 0xBF800000}},
+    {"symbol": "c_e3212836864", "template": "c", "source": "a.h", "constants": {"e": 0xBF800000}},
 ]
 
 
@@ -26,7 +26,7 @@ def test_each_source_once_each_symbol_once_sorted():
         'PIH_PACK("x86-64-v3")',
         "PIH_KERNEL(a_n2_k3, a<2, 3>)",
         "PIH_KERNEL(b_n1, b<1>)",
-        "PIH_KERNEL(c_e4, c<3212836864u>)",
+        "PIH_KERNEL(c_e3212836864, c<3212836864u>)",
     ]
 
 
