@@ -236,7 +236,7 @@ def _fill_rotary(model: Any, config: Any) -> None:
 
 
 def transformers_of_gguf(path: Path) -> Any:
-    """A llama GGUF file in transformers, in float32: values and names by the `gguf` library, nothing of our own reader."""
+    """A llama GGUF file in transformers, in float32: read, named and dequantised by the `gguf` library alone."""
     import gguf
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tests.truth import models
 
 from pih_steps.lower import files, sources
 from pih_steps.lower.tokenizer import tokenizer_json
+from tests.truth import models
 
 PASSAGE = models.ROOT / "tests/truth/passage.txt"
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.truth import models
-from tests.truth.drive import Driver, Part
 
 from pih_runtime.plan import Limits
 from pih_runtime.step import Sampling
+from tests.truth import models
+from tests.truth.drive import Driver, Part
 
 LIMITS = Limits(tokens=64, seqs=4, context=128)
 NEW = 12

@@ -6,6 +6,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+
 from tests.truth import models
 from tests.truth.compare import largest_difference
 from tests.truth.drive import Driver

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.truth import models
 from tests.truth.compare import largest_difference, mean_kl, same_top
 from tests.truth.drive import Driver
