@@ -81,14 +81,14 @@ def a_lock(interpreter_artifacts):
 def build(project, store):
     """Build a lock in the project; remembers nothing."""
 
-    def run(lock, *, target=None, listener=silent, offline=True, jobs=2, environment=None):
+    def run(lock, *, target=None, into=store, listener=silent, offline=True, jobs=2, environment=None):
         path = project / "tiny.lock.json"
         path.write_text(json.dumps(attrs.asdict(lock)))
         return embedded.build(
             lock,
             path,
             project,
-            store,
+            into,
             target=target or [step.id for step in lock.build.steps or GRAPH][-1],
             jobs=jobs,
             offline=offline,

@@ -12,6 +12,7 @@ from pathlib import Path
 import attrs
 import pytest
 
+from pih.build import check
 from pih.build.progress import StepDone, StepFailed, StepStarted
 from pih.lock import BuildGraph
 from pih_runtime.errors import BuildError, FetchError, LockError
@@ -202,7 +203,7 @@ def test_killed_at_any_point_the_next_build_works(build, a_lock, project, store,
     (tmp_path / "lock.pickle").write_bytes(__import__("pickle").dumps(a_lock))
     victim = textwrap.dedent(f"""
         import os, pickle, pathlib
-        from pih.build import embedded
+        from pih.build import check, embedded
         from pih.build.store import open_store
         from pih.build.progress import silent
         os.write(1, b"go")
@@ -225,3 +226,29 @@ def test_killed_at_any_point_the_next_build_works(build, a_lock, project, store,
     build(a_lock)
     with store.workspace() as work:
         assert sorted((store.root / "tmp").iterdir()) == sorted([work, work.with_suffix(".lock")])
+
+
+def test_check_names_the_step_that_is_not_pure_and_where_it_differs(build, a_lock, project, store):
+    (project / "resolver/pih_steps/clock.py").write_text(
+        "import os\nfrom pathlib import Path\n"
+        "def run(spec):\n"
+        "    Path(spec['output']).mkdir()\n"
+        "    (Path(spec['output']) / 'when').write_text('at ' + os.urandom(8).hex())\n"
+    )
+    lock = with_steps(a_lock, a_step("pure"), a_step("impure", "clock"), a_step("next", "sizes", steps=["impure"]))
+    (project / "resolver/pih_steps/sizes.py").write_text(
+        "import shutil\ndef run(spec):\n    shutil.copytree(spec['steps']['impure'], spec['output'])\n"
+    )
+    first = build(lock)
+    inputs = {step.id: step.steps for step in lock.build.steps}
+    findings = check.again(first, store, inputs, lambda other: build(lock, into=other))
+    assert [(f.step, f.difference.path, f.inherited) for f in findings] == [
+        ("impure", "when", False),
+        ("next", "when", True),
+    ]
+    assert findings[0].difference.offset >= 3
+
+
+def test_check_of_pure_steps_finds_nothing(build, a_lock, store):
+    inputs = {step.id: step.steps for step in a_lock.build.steps}
+    assert check.again(build(a_lock), store, inputs, lambda other: build(a_lock, into=other)) == []

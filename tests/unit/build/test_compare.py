@@ -1,0 +1,63 @@
+"""Where two outputs differ first."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pih.build.compare import Difference, first_difference
+
+
+@pytest.fixture
+def pair(tmp_path):
+    for name in ("one", "other"):
+        (tmp_path / name / "deep").mkdir(parents=True)
+        (tmp_path / name / "a").write_bytes(b"same")
+        (tmp_path / name / "deep" / "b").write_bytes(b"0123456789")
+    return tmp_path / "one", tmp_path / "other"
+
+
+def test_alike(pair):
+    assert first_difference(*pair) is None
+    assert first_difference(pair[0] / "a", pair[1] / "a") is None
+
+
+def test_a_changed_byte_is_named_with_its_offset(pair):
+    (pair[1] / "deep" / "b").write_bytes(b"01234x6789")
+    assert first_difference(*pair) == Difference("deep/b", 5, "10 bytes against 10")
+
+
+def test_a_shorter_file(pair):
+    (pair[1] / "deep" / "b").write_bytes(b"0123")
+    assert first_difference(*pair) == Difference("deep/b", 4, "10 bytes against 4")
+
+
+def test_a_missing_file(pair):
+    (pair[1] / "deep" / "b").unlink()
+    assert first_difference(*pair) == Difference("deep/b", -1, "file against nothing")
+
+
+def test_an_executable_in_one_only(pair):
+    (pair[1] / "a").chmod(0o755)
+    assert first_difference(*pair) == Difference("a", -1, "executable in one only")
+
+
+def test_links(pair):
+    for root, target in zip(pair, ("x", "y"), strict=True):
+        (root / "link").symlink_to(target)
+    assert first_difference(*pair) == Difference("link", -1, "link to x against y")
+
+
+def test_a_file_against_a_folder(pair):
+    (pair[1] / "a").unlink()
+    (pair[1] / "a").mkdir()
+    assert first_difference(*pair) == Difference("a", -1, "file against folder")
+
+
+@given(st.binary(max_size=50), st.binary(max_size=50))
+def test_offset_is_the_length_of_the_common_start(tmp_path_factory, one, other):
+    folder = tmp_path_factory.mktemp("pair")
+    (folder / "one").write_bytes(one)
+    (folder / "other").write_bytes(other)
+    found = first_difference(folder / "one", folder / "other")
+    common = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    assert found is None if one == other else found.offset == common
