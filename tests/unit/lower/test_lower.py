@@ -104,6 +104,19 @@ def test_tied_embeddings_take_a_layout_that_both_ops_read():
     assert weights["model.layers.0.self_attn.o_proj.weight"].layout == "tile16"
 
 
+def test_rows_that_fill_no_tile_take_a_layout_without_tiles():
+    tiled_first = report(*PLAIN, kernel("linear", "f32", "tile16"), *FLOAT)
+    tensors = {name: Tensor("f32", (rows, 64)) for name, rows in (("table", 48), ("a", 24), ("b", 32))}
+
+    def graph(*_):
+        g = Builder("test", tensors)
+        x = g.embed("x", "table", 48, 64)
+        return g.finish(g.silu_mul("y", g.linear("a", x, "a", 24), g.linear("b", x, "b", 32)))
+
+    weights = {weight.name: weight.layout for weight in lower(checkpoint(), graph, tiled_first, LIMITS).plan.weights}
+    assert weights == {"table": "rows", "a": "rows", "b": "tile16"}
+
+
 def test_vectors_are_widened_where_the_pack_wants_float32():
     weights = {weight.name: weight for weight in lowered(checkpoint(llama_tensors(norm="bf16"))).plan.weights}
     assert weights["model.norm.weight"].format == "f32"
