@@ -87,13 +87,13 @@ def measure(options: argparse.Namespace, folder: Path) -> dict:
     weights = Weights(plan, options.memory, folder)
     everything_bytes = weights.sizes[EVERYTHING]
     reading = {"template": "read_bandwidth", "source": "read_bandwidth.h", "constants": {"bytes": everything_bytes}}
-    reading["symbol"] = "read_bandwidth"
+    reading["symbol"] = f"read_bandwidth_bytes{everything_bytes}"
     pack = load_pack(build([*bindings, reading], options.isa, ziglang(options.ziglang), folder))
     everything = Weight(EVERYTHING, (everything_bytes,), "u8", "rows", everything_bytes)
     operands = (Operand(weight=EVERYTHING), Operand(buffer="y", columns=1))
     reader_plan = Plan(
         "reader", Limits(1, 1, 1), 64, 64, (Buffer("y", "T", 1, "f32", 64, 0),), (), (everything,),
-        (Call("linear", "read_bandwidth", operands, {}),),
+        (Call("linear", reading["symbol"], operands, {}),),
     )  # fmt: skip
     pages = limits.context // PAGE
     backend = CpuBackend(plan, pack, weights, options.threads)

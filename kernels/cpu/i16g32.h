@@ -8,12 +8,13 @@
 
 namespace pih {
 
+constexpr int GROUP = 32;
 constexpr int DIGIT_BASE = 254;
 constexpr int DIGIT_MOST = 127 * DIGIT_BASE + 126;
 
 struct Group {
-  int8_t high[32];
-  int8_t low[32];
+  int8_t high[GROUP];
+  int8_t low[GROUP];
   float scale;
   int32_t sum;
 };

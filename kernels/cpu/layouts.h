@@ -9,12 +9,12 @@
 //                Value = scale * nibble + minimum.
 // Rows are padded to whole tiles in the file; kernels write N columns.
 #pragma once
+#include "i16g32.h"
 #include "vec.h"
 
 namespace pih {
 
 constexpr int TILE = 16;
-constexpr int GROUP = 32;
 constexpr int Q8_BLOCK = 544;
 constexpr int Q4_BLOCK = 320;
 

@@ -13,8 +13,6 @@ namespace pih {
 constexpr int GROUP_TOKENS = 4;
 // Weight tiles read side by side in decoding, where memory is what is waited for.
 constexpr int TILE_STREAMS = 2;
-// How far ahead of the blocks in work a line is asked for, in bytes.
-constexpr int64_t PREFETCH = 2048;
 constexpr int LANES = TILE / W;
 
 // Four digits of one group to every lane.
@@ -45,8 +43,9 @@ PIH_INLINE void group_tile(const uint8_t* weight, const char* x, int64_t x_strid
     PIH_UNROLL
     for (int s = 0; s < STREAMS; ++s) {
       const uint8_t* block = weight + s * TILE_BYTES + b * Format::BLOCK;
+      // The same place in the tiles that come next, to the L2 cache.
       if (TOKENS == 1)
-        for (int line = 0; line < Format::BLOCK; line += 64) __builtin_prefetch(block + line + PREFETCH);
+        for (int line = 0; line < Format::BLOCK; line += 64) __builtin_prefetch(block + line + STREAMS * TILE_BYTES, 0, 2);
       Format::template step<TOKENS>(block, group, total[s]);
     }
   }

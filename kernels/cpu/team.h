@@ -1,7 +1,8 @@
 // The executor: a team of host threads runs the calls of a step one after the other.
 //
 // Shape: thread 0 is the caller of pih_run, threads 1.. sit in pih_thread. Each call is cut into parts;
-// a free thread takes the next part, and one barrier ends the call. Who waits spins for a bounded
+// a free thread takes the next part, and one barrier ends the call. Neighbouring calls too short to be worth a
+// barrier are one part. Who waits spins for a bounded
 // time, then sleeps on a futex: when a neighbour takes a core, spinning would take the other one too.
 // No libc: two raw system calls.
 #pragma once
@@ -80,6 +81,10 @@ PIH_INLINE void barrier(pih_team* team, int* spin) {
 // here, and the processor takes a hundred times longer over each.
 constexpr uint32_t FLUSH_TO_ZERO = 0x8040;
 
+PIH_INLINE int parts_of(const pih_call* call, const pih_step* step) {
+  return rows_of(call, step) <= call->alone ? 1 : call->parts;
+}
+
 // A job's fields are read once: when this thread leaves the last barrier, the next job may be on its way.
 static void work(pih_team* team, int* spin) {
   const pih_call* call = team->calls;
@@ -87,13 +92,18 @@ static void work(pih_team* team, int* spin) {
   const pih_step* step = team->step;
   uint32_t before = _mm_getcsr();
   _mm_setcsr(before | FLUSH_TO_ZERO);
-  for (; call != end; ++call) {
+  while (call != end) {
+    int parts = parts_of(call, step);
+    const pih_call* next = call + 1;
+    if (parts == 1)
+      while (next != end && parts_of(next, step) == 1) ++next;
     for (;;) {
       uint32_t part = __atomic_fetch_add(&team->taken, 1, __ATOMIC_RELAXED);
-      if (part >= (uint32_t)call->parts) break;
-      call->kernel(call, step, (int)part, call->parts);
+      if (part >= (uint32_t)parts) break;
+      for (const pih_call* one = call; one != next; ++one) one->kernel(one, step, (int)part, parts);
     }
     barrier(team, spin);
+    call = next;
   }
   _mm_setcsr(before);
 }

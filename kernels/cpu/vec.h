@@ -21,11 +21,9 @@ typedef float vf __attribute__((vector_size(W * 4)));
 typedef int32_t vi __attribute__((vector_size(W * 4)));
 typedef uint32_t vu __attribute__((vector_size(W * 4)));
 typedef uint16_t vh __attribute__((vector_size(W * 2)));
-typedef int8_t vb __attribute__((vector_size(W)));
 typedef float vf_any __attribute__((vector_size(W * 4), aligned(4), may_alias));
 typedef uint32_t vu_any __attribute__((vector_size(W * 4), aligned(1), may_alias));
 typedef uint16_t vh_any __attribute__((vector_size(W * 2), aligned(2), may_alias));
-typedef int8_t vb_any __attribute__((vector_size(W), aligned(1), may_alias));
 
 typedef int32_t word_any __attribute__((aligned(1), may_alias));
 

@@ -54,6 +54,7 @@ struct pih_call {
   pih_kernel kernel;
   int32_t wanted;  // 0: the call runs over the step's T tokens; 1: over its R wanted rows
   int32_t parts;   // shares the call is cut into, at least 1; a free thread takes the next one
+  int32_t alone;   // up to this many rows one thread does it all, and the calls after it of which this holds too
   pih_operand operand[PIH_MAX_OPERANDS];
 };
 

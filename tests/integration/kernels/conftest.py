@@ -88,12 +88,12 @@ class Team:
             host.join(timeout=30)
             assert not host.is_alive()
 
-    def run(self, calls, *, parts=0, **fields):
+    def run(self, calls, *, parts=0, alone=0, **fields):
         table = (pack_module.CCall * len(calls))()
         for entry, (symbol, wanted, operands) in zip(table, calls, strict=True):
             entry.kernel = pack_module.symbol_address(self.pack, symbol)
             entry.wanted = wanted
-            entry.parts = parts or self.threads
+            entry.parts, entry.alone = parts or self.threads, alone
             for place, operand in zip(entry.operand, operands, strict=False):
                 place.data = operand.ctypes.data
                 # A cache is [2 (K, V), ...]: its stride is from one block to the other.

@@ -34,12 +34,13 @@ def permutation_chain(length):
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 5])
 @pytest.mark.parametrize("parts", [1, 2, 8])
-def test_calls_run_in_order_and_each_part_once(team, threads, parts):
+@pytest.mark.parametrize("alone", [0, 1])
+def test_calls_run_in_order_and_each_part_once(team, threads, parts, alone):
     here = team(BINDINGS, threads=threads)
     calls, result, start, wanted = permutation_chain(200)
     for _ in range(5):
         start[0] = np.arange(64)
-        here.run(calls, parts=parts, tokens=1)
+        here.run(calls, parts=parts, alone=alone, tokens=1)
         assert np.array_equal(result[0], wanted)
 
 

@@ -11,6 +11,8 @@ from pih_runtime.plan import DTYPE_BYTES, Buffer, Cache, Call, Operand, Plan
 # Calls long enough that a thread which lost its core should leave shares to the others.
 _LONG_OPS = frozenset({"linear", "attention"})
 _SHARES_PER_THREAD = 4
+# Up to so many values another call is done sooner than a second thread would hear of it.
+_SHORT_VALUES = 4096
 
 
 def call_table(
@@ -23,7 +25,11 @@ def call_table(
     for entry, call in zip(table, plan.calls, strict=True):
         entry.kernel = symbol_address(pack, call.symbol)
         entry.wanted = _runs_over_wanted_rows(call, buffers)
-        entry.parts = threads * _SHARES_PER_THREAD if call.op in _LONG_OPS else threads
+        if call.op in _LONG_OPS:
+            entry.parts = threads * _SHARES_PER_THREAD
+        else:
+            entry.parts = threads
+            entry.alone = _SHORT_VALUES // next(operand.columns for operand in call.operands if operand.buffer)
         for place, operand in zip(entry.operand, call.operands, strict=False):
             _fill(place, operand, arena, buffers, groups, caches, weight)
     return table

@@ -63,6 +63,7 @@ class CCall(ctypes.Structure):
         ("kernel", c_void_p),
         ("wanted", c_int32),
         ("parts", c_int32),
+        ("alone", c_int32),
         ("operand", COperand * MAX_OPERANDS),
     )
 
