@@ -94,10 +94,11 @@ def _of_gguf(weights: Reference, artifacts: Paths, trees: Paths) -> Text:
 
 
 def _checked_tokenizer(reference: Reference, artifacts: Paths, trees: Paths) -> bytes:
-    """The file as it is; its bytes are the model's own."""
+    """The file without the white space that lays it out: a quarter less to ship and to read at each start."""
     data = files.read(reference, artifacts, trees)
     try:
-        kind = json.loads(data)["model"]["type"]
+        content = json.loads(data)
+        kind = content["model"]["type"]
     except (ValueError, KeyError, TypeError, RecursionError) as problem:
         raise BuildError(
             f"not a tokenizer.json: {problem!r}",
@@ -108,7 +109,7 @@ def _checked_tokenizer(reference: Reference, artifacts: Paths, trees: Paths) -> 
         raise BuildError(
             f"a tokenizer of the unknown kind {kind!r}", where=files.described(reference), fix="name another"
         )
-    return data
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _with_generation(text: Text, config: Mapping[str, Any]) -> Text:

@@ -222,8 +222,11 @@ def test_given_files_are_taken_as_they_are(tmp_path):
     assert about["template_variables"] == {"bos_token": "<begin>", "eos_token": "<end>"}
     assert about["stop_ids"] == [5, 7]
     assert about["defaults"] == {"temperature": 0.6, "top_k": 20}
-    for role, name in (("tokenizer", "tokenizer.json"), ("chat_template", "chat_template.jinja")):
-        assert (tmp_path / "model" / name).read_bytes() == artifacts[role].read_bytes()
+    template = tmp_path / "model" / "chat_template.jinja"
+    assert template.read_bytes() == artifacts["chat_template"].read_bytes()
+    packed = (tmp_path / "model" / "tokenizer.json").read_bytes()
+    assert json.loads(packed) == json.loads(artifacts["tokenizer"].read_bytes())
+    assert b": " not in packed.replace(b'": "', b"")  # no white space that only lays it out
 
 
 def test_a_model_that_does_not_sample_is_greedy(tmp_path):
