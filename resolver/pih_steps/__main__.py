@@ -27,6 +27,7 @@ from pih_steps.spec import Spec, load  # noqa: E402
 
 STEPS: dict[str, str] = {
     "app": "pih_steps.app",
+    "archive": "pih_steps.archive",
     "base": "pih_steps.base",
     "image": "pih_steps.image",
     "imports": "pih_steps.imports",

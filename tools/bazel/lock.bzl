@@ -1,0 +1,123 @@
+"""Repositories made from locks: one for each artifact, one for the build graphs. Bazel 4 to 9.
+
+An artifact comes from Bazel's repository cache or distdir by its digest, from PIH's store on this host, or from a
+mirror that the user names with Bazel's downloader configuration, which rewrites the host `pih.invalid`.
+"""
+
+def _download(rctx, output):
+    """The artifact, checked by Bazel against the lock's digest."""
+    env = rctx.os.environ
+    cache = env.get("XDG_CACHE_HOME") or env.get("HOME", "") + "/.cache"
+    store = env.get("PIH_STORE") or cache + "/pih"
+    path = "%s/sha256/%s" % (store.replace("%", "%25").replace(" ", "%20"), rctx.attr.sha256)
+    done = rctx.download(
+        url = ["file://" + path, "https://pih.invalid/sha256/" + rctx.attr.sha256],
+        output = output,
+        sha256 = rctx.attr.sha256,
+        allow_fail = True,
+    )
+    if not done.success:
+        fail("\n\n%s (sha256 %s) is not in PIH's store.\n  to fix: pih fetch --profile %s\n" %
+             (rctx.attr.title, rctx.attr.sha256, rctx.attr.profile))
+
+def _artifact_impl(rctx):
+    _download(rctx, "file")
+    rctx.file("BUILD.bazel", 'exports_files(["file"])\n')
+
+def _seed_impl(rctx):
+    _download(rctx, "seed.tar")
+    rctx.extract("seed.tar")
+    rctx.file("BUILD.bazel", 'exports_files(["busybox"])\n')
+
+_ATTRS = {
+    "profile": attr.string(doc = "whose artifact it is"),
+    "sha256": attr.string(mandatory = True),
+    "title": attr.string(doc = "name and version, for people"),
+}
+_ENVIRON = ["HOME", "PIH_STORE", "XDG_CACHE_HOME"]
+
+pih_artifact = repository_rule(
+    doc = "A file that the lock names by its digest.",
+    implementation = _artifact_impl,
+    attrs = _ATTRS,
+    environ = _ENVIRON,
+)
+
+pih_seed = repository_rule(
+    doc = "The first executable of a build, out of the tar that `pih fetch` makes.",
+    implementation = _seed_impl,
+    attrs = _ATTRS,
+    environ = _ENVIRON,
+)
+
+def _word(text):
+    """As a part of a repository's name."""
+    return "".join([c if c.isalnum() or c in "-._" else "_" for c in text.elems()])
+
+def _repository(hub, key, name):
+    return "%s.%s.%s" % (hub, _word(key).replace(".lock.json", ""), _word(name))
+
+def key_of(lock):
+    """A lock's name within its hub: that of its file. lock: a label, or its text."""
+    return str(lock).replace(":", "/").split("/")[-1]
+
+def declare(hub, key, lock):
+    """The repositories of a lock's artifacts. lock: decoded."""
+    profile = lock["profile"]["file"]
+    for item in lock["artifacts"]:
+        pih_artifact(
+            name = _repository(hub, key, item["name"]),
+            profile = profile,
+            sha256 = item["sha256"],
+            title = "%s %s" % (item["name"], item["version"]),
+        )
+    pih_seed(
+        name = _repository(hub, key, "seed"),
+        profile = profile,
+        sha256 = lock["build"]["seed"]["sha256"],
+        title = "the seed that is made from " + lock["build"]["seed"]["deb"],
+    )
+
+_DEFS = """load("@pih//tools/bazel:defs.bzl", _bundle = "pih_bundle", _lock_test = "pih_lock_test")
+
+_GRAPHS = {%s
+}
+
+def pih_bundle(name, lock, **kwargs):
+    _bundle(name, lock, _GRAPHS, **kwargs)
+
+pih_lock_test = _lock_test
+"""
+
+_ARTIFACTS = """load("@pih//tools/bazel:lock.bzl", "declare")
+
+_LOCKS = %r
+
+def artifacts():
+    for key in _LOCKS:
+        declare(%r, key, _LOCKS[key])
+"""
+
+def _locks_impl(rctx):
+    graphs, brief = "", {}
+    for label in rctx.attr.files:
+        key, lock = key_of(label), json.decode(rctx.read(label))
+        if key in brief:
+            fail("two locks are named %s: give one of them a hub of its own" % key)
+        brief[key] = {name: lock[name] for name in ("artifacts", "build", "profile")}
+        files = ["%r: Label(\"@%s//:file\")" % (item["name"], _repository(rctx.attr.hub, key, item["name"])) for item in lock["artifacts"]]
+        seed = "@%s//:busybox" % _repository(rctx.attr.hub, key, "seed")
+        graphs += "\n    %r: struct(\n        build = %r,\n        files = {%s},\n        seed = Label(%r),\n    )," % (key, lock["build"], ", ".join(files), seed)
+    rctx.file("BUILD.bazel", "")
+    rctx.file("defs.bzl", _DEFS % graphs)
+    rctx.file("artifacts.bzl", _ARTIFACTS % (brief, rctx.attr.hub))
+
+pih_locks_hub = repository_rule(
+    doc = "The build graphs of locks: load pih_bundle from its defs.bzl.",
+    implementation = _locks_impl,
+    attrs = {"files": attr.label_list(allow_files = True, mandatory = True), "hub": attr.string(mandatory = True)},
+)
+
+def pih_locks(files, name = "pih_locks"):
+    """In WORKSPACE: a hub of these locks. Its artifacts.bzl declares the rest."""
+    pih_locks_hub(name = name, files = files, hub = name)
