@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 
-from pih_backend_cpu.calls import call_table
+from pih_backend_cpu.calls import call_table, scratch_shares
 from pih_backend_cpu.limits import check_step
 from pih_backend_cpu.memory import Region, allocate, buffer_address, release
 from pih_backend_cpu.pack import CSampling, CStep, Pack
@@ -56,7 +56,7 @@ class CpuBackend:
 
             self._arena = take(plan.arena_bytes, "activations")
             caches = {cache.name: take(cache.nbytes, f"cache {cache.name}").address for cache in plan.caches}
-            self._scratch = take(threads * self._scratch_floats * 4, "sampling scratch")
+            self._scratch = take(scratch_shares(plan, threads) * self._scratch_floats * 4, "sampling scratch")
             self._team = take(pack.team_bytes, "the thread team")
             sizes = {weight.name: weight.nbytes for weight in plan.weights}
             self._calls = call_table(

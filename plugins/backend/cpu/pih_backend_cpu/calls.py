@@ -28,11 +28,16 @@ def call_table(
         if call.op in _LONG_OPS:
             entry.parts = threads * _SHARES_PER_THREAD
         else:
-            entry.parts = threads
+            entry.parts = scratch_shares(plan, threads) if call.op == "sample" else threads
             entry.alone = _SHORT_VALUES // next(operand.columns for operand in call.operands if operand.buffer)
         for place, operand in zip(entry.operand, call.operands, strict=False):
             _fill(place, operand, arena, buffers, groups, caches, weight)
     return table
+
+
+def scratch_shares(plan: Plan, threads: int) -> int:
+    """How many shares of a call that needs scratch may run at once: sampling is shared by row."""
+    return min(threads, plan.limits.seqs)
 
 
 def _fill(
