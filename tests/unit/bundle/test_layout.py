@@ -5,11 +5,11 @@ import json
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.unit.bundle import layouts
-from tests.unit.bundle.layouts import GZIP, TAR, tar
 
 from pih.bundle import layout
 from pih_runtime.errors import SealError
+from tests.unit.bundle import layouts
+from tests.unit.bundle.layouts import GZIP, TAR, tar
 
 BUNDLE = {"schema": 1, "name": "tiny", "files": []}
 BASE = tar([("bin/sh", b"#!")])

@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.unit.bundle import layouts
 
 from pih.bundle import engine, layout, run, unpacked
 from pih_runtime.errors import WorkerError
+from tests.unit.bundle import layouts
 
 PRIVATE = run.Private(Path("/run/user/0/pih-x/s"))
 PUBLIC = run.Public("127.0.0.1", 8000)

@@ -1,13 +1,13 @@
 """A bundle is unpacked whole, below its folder, or not at all."""
 
 import pytest
-from tests.unit.bundle import layouts
-from tests.unit.bundle.layouts import GZIP, TAR, tar
 
 from pih.build.store import open_store
 from pih.bundle import layout
 from pih.bundle.unpack import unpack
 from pih_runtime.errors import SealError
+from tests.unit.bundle import layouts
+from tests.unit.bundle.layouts import GZIP, TAR, tar
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pih_storage_safetensors import start
 from pih_storage_safetensors.header import parse
-from tests.integration.worker.toy_bundle import plan, weights_file
 
 from pih_runtime.contracts import Context
 from pih_runtime.errors import SealError, WorkerError
 from pih_runtime.plan import Weight, to_json
+from tests.integration.worker.toy_bundle import plan, weights_file
 
 
 def file_of(header, data=b""):

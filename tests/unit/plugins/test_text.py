@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from pih_model_text import start
 from pih_model_text.stream import DecodeStream
 from pih_model_text.template import ChatTemplate
-from tests.integration.worker.toy_bundle import TEMPLATE, tokenizer
 from tokenizers import Tokenizer, decoders, models
 
 from pih_runtime.contracts import Context
 from pih_runtime.errors import WorkerError
+from tests.integration.worker.toy_bundle import TEMPLATE, tokenizer
 
 TOY = tokenizer()
 SPACED = Tokenizer(

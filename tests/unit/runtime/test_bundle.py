@@ -4,10 +4,10 @@ import json
 import os
 
 import pytest
-from tests.integration.worker.toy_bundle import seal
 
 from pih_runtime import bundle
 from pih_runtime.errors import SealError
+from tests.integration.worker.toy_bundle import seal
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import json
 import tarfile
 
 import pytest
-from tests.unit.steps import deb_file, elf_file
 
 from pih_runtime.errors import BuildError
 from pih_steps import base, stdlib
+from tests.unit.steps import deb_file, elf_file
 
 ARCH = "x86_64-linux-gnu"
 SOURCES = {

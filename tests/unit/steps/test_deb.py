@@ -9,10 +9,10 @@ import zlib
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.unit.steps import deb_file
 
 from pih_runtime.errors import BuildError
 from pih_steps import deb
+from tests.unit.steps import deb_file
 
 FILE = ("./usr/bin/tool", b"#!/bin/sh\n", {"mode": 0o4755})
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.steps import elf_file
 
 from pih_runtime.errors import BuildError
 from pih_steps import elf
+from tests.unit.steps import elf_file
 
 
 def test_needed_libraries_in_their_order():

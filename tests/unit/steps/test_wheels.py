@@ -7,10 +7,10 @@ import marshal
 import zipfile
 
 import pytest
-from tests.unit.steps import elf_file
 
 from pih_runtime.errors import BuildError
 from pih_steps import app, elf, imports, wheels
+from tests.unit.steps import elf_file
 
 SERVER = {
     "server/__init__.py": "",
