@@ -3,7 +3,7 @@
 # PYTHON: folder of the interpreter's packages as tars. ROOT: the source tree; FILES names those of its files that
 # are declared. LOCK: the lock, or nothing. Paths are relative to the action's working directory, so that the
 # action is the same on every machine. Beside OUTPUT lies the scratch folder, where PROGRAM is copied to.
-set -eu
+set -eu -o pipefail
 umask 022
 here=$PWD
 bb=$here/$1 packages=$2 root=$here/$3 files=$here/$4 lock=$5 output=$6 program=$7
@@ -25,7 +25,8 @@ done
 done
 
 # copies, not links: a program that resolved its own links would see more than was declared
-"$bb" tar -c -h -f - -C "$root" -T "$files" | "$bb" tar -x -o -f - -C "$work/source"
+copy() { (cd "$root" && "$bb" cpio -o -H newc -L) <"$files" | (cd "$work/source" && "$bb" cpio -i -d); }
+copy 2>"$work/log" || { "$bb" cat "$work/log" >&2; exit 7; }
 [ -z "$lock" ] || "$bb" cp "$lock" "$work/source/lock.json"
 
 # Bazel makes the folders that it expects, a program makes its output itself

@@ -92,7 +92,7 @@ def _run(ctx, out, output):
         ),
         outputs = [out],
         mnemonic = "PihStep",
-        progress_message = "PIH step %s of %s" % (ctx.attr.run, ctx.label),
+        progress_message = "PIH step %s: %s" % (ctx.attr.run, ctx.label.name),
         execution_requirements = {"block-network": "1"},
     )
     return [DefaultInfo(files = depset([out])), PihOutputInfo(path = output)]
