@@ -10,12 +10,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import ROOT, pack_module
-from formats import aligned, bf16_round
 
 from pih_runtime.errors import WorkerError
 from pih_runtime.plan import Limits, to_json
 from pih_runtime.step import Sampling, Step
+from tests.integration.kernels.formats import aligned, bf16_round
+from tests.integration.kernels.packs import ROOT, pack_module
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import pih_backend_cpu

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import binding
-from formats import FORMATS, aligned, i16g32_value
+
+from tests.integration.kernels.formats import FORMATS, aligned, i16g32_value
+from tests.integration.kernels.packs import binding
 
 SHAPES = [(64, 64), (80, 160), (17, 32), (256, 576), (1, 96)]
 QUANTISED = ("q4_1", "q8_0")

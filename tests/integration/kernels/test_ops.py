@@ -7,8 +7,9 @@ import struct
 
 import numpy as np
 import pytest
-from conftest import binding
-from formats import FORMATS, aligned, bf16_round, bf16_value
+
+from tests.integration.kernels.formats import FORMATS, aligned, bf16_round, bf16_value
+from tests.integration.kernels.packs import binding
 
 EPS = struct.unpack("<I", struct.pack("<f", 1e-6))[0]
 SCALE = struct.unpack("<I", struct.pack("<f", 64**-0.5))[0]

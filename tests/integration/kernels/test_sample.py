@@ -6,12 +6,12 @@ import itertools
 
 import numpy as np
 import pytest
-from conftest import binding
-from formats import aligned
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pih_runtime.ops import uniform
+from tests.integration.kernels.formats import aligned
+from tests.integration.kernels.packs import binding
 
 SIZES = (50, 1000, 5003)
 BINDINGS = [one for v in SIZES for one in binding("sample", "sample.h", v=v)]

@@ -8,8 +8,9 @@ import time
 
 import numpy as np
 import pytest
-from conftest import ISAS, ROOT, Team, binding, pack_module
-from formats import aligned
+
+from tests.integration.kernels.formats import aligned
+from tests.integration.kernels.packs import ISAS, ROOT, Team, binding, pack_module
 
 # A call that adds its own row count to every value: a call run twice, left out or out of order shows in the sum.
 BINDINGS = [
