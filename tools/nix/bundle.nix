@@ -20,7 +20,7 @@ let
       inherit name;
       system = "builtin";
       builder = "builtin:fetchurl";
-      url = "pih fetch --builder nix --profile ${data.profile.file}";
+      url = "pih fetch --profile ${data.profile.file} --builder nix";
       outputHashMode = "flat";
       outputHashAlgo = "sha256";
       outputHash = sha256;

@@ -8,16 +8,17 @@ from pathlib import Path
 
 import click
 
-from pih.build import fetch, graph, seed
+from pih.build import fetch, graph, nix, seed
 from pih.build.progress import renderer
 from pih.cli import _workspace
 
 
 @click.command(epilog="Example: pih fetch --profile profiles/smollm2-cpu.toml && pih build --offline --profile ...")
 @_workspace.profile_option
+@click.option("--builder", type=click.Choice(["nix"]), help="Also hand the artifacts to this builder's own store.")
 @_workspace.offline_option
 @_workspace.json_option
-def command(profile_path: Path, offline: bool, as_json: bool) -> None:
+def command(profile_path: Path, builder: str | None, offline: bool, as_json: bool) -> None:
     """Download every artifact that building a profile needs, with any builder.
 
     What is in the store is not fetched again.
@@ -39,6 +40,8 @@ def command(profile_path: Path, offline: bool, as_json: bool) -> None:
             listener=listener,
         )
         seed.fill(found.lock, shelf)
+        if builder == "nix":
+            nix.preload(found.lock_path, _workspace.SOURCE_ROOT, shelf, os.environ)
     total = sum(artifact.size for artifact in wanted)
     if as_json:
         rows = [{"name": a.name, "sha256": a.sha256, "path": str(shelf.path(a.sha256))} for a in wanted]

@@ -1,0 +1,148 @@
+"""Building with Nix: the lock's files handed to the Nix store, then `default.nix` by the user's own Nix.
+
+Only commands that every Nix has are run (`nix-build` and its siblings), with the user's own configuration.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from subprocess import PIPE, Popen
+
+import attrs
+
+from pih.build import fetch, graph, nix_log, seed
+from pih.build.progress import Listener, silent
+from pih.build.store import Store
+from pih.lock import Lock
+from pih_runtime.errors import BuildError
+
+_HASH = 33  # in the name of a store path: 32 characters and a dash
+
+
+@attrs.frozen
+class Result:
+    """A finished build. output: of the target, in the Nix store. ran: the derivations that had to be built."""
+
+    output: Path
+    ran: tuple[str, ...]
+
+
+@attrs.frozen
+class _File:
+    """A locked file, and where the Nix store has it."""
+
+    path: str
+    sha256: str
+    size: int
+
+
+def preload(lock_path: Path, source_root: Path, store: Store, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Hand the lock's files to Nix, whose builds then fetch nothing; returns the paths that Nix had not yet.
+
+    What the store has not is left out: weights that are delivered separately may be packed elsewhere.
+    """
+    files = [file for file in _absent(lock_path, source_root, environment) if store.has(file.sha256, file.size)]
+    _hand_over(files, store, environment)
+    return tuple(file.path for file in files)
+
+
+def build(
+    lock: Lock,
+    lock_path: Path,
+    source_root: Path,
+    store: Store,
+    *,
+    target: str,
+    offline: bool,
+    environment: Mapping[str, str],
+    listener: Listener,
+) -> Result:
+    """Build the step `target` with all it is made from.
+
+    A link below the store keeps the output from Nix's garbage collection. Raises FetchError, or BuildError with Nix's
+    last words.
+    """
+    graph.check(lock)
+    steps = graph.closure(lock.build.steps, target)
+    names = {*lock.build.interpreter, lock.build.seed.deb}
+    names |= {name for step in steps for name in (*step.artifacts, *step.tools)}
+    artifacts = [artifact for artifact in lock.artifacts if artifact.name in names]
+    wanted = {artifact.sha256 for artifact in artifacts} | {lock.build.seed.sha256}
+    absent = [file for file in _absent(lock_path, source_root, environment) if file.sha256 in wanted]
+    if absent:
+        fetch.fetch(
+            artifacts,
+            store,
+            lock_folder=lock_path.parent,
+            environment=environment,
+            offline=offline,
+            listener=listener,
+        )
+        seed.fill(lock, store)
+        _hand_over(absent, store, environment)
+    link = store.root / "nix" / f"{lock.profile.name}-{target}"
+    link.parent.mkdir(exist_ok=True)
+    alone = ["--option", "substitute", "false"] if offline else []
+    command = ["nix-build", "--log-format", "internal-json", "--out-link", str(link), *alone]
+    output, ran = _run([*command, *_bundle(lock_path, source_root, f"steps.{target}")], environment, listener)
+    return Result(Path(output.split()[-1]), ran)
+
+
+def _absent(lock_path: Path, source_root: Path, environment: Mapping[str, str]) -> list[_File]:
+    """The locked files that the Nix store has not; where they belong is for default.nix to say."""
+    evaluate = ["nix-instantiate", "--eval", "--strict", "--json", *_bundle(lock_path, source_root, "locked")]
+    files = {entry["path"]: _File(**entry) for entry in json.loads(_run(evaluate, environment)[0])}
+    invalid = _run(["nix-store", "--check-validity", "--print-invalid", *files], environment)[0]
+    return [files[path] for path in invalid.split()]
+
+
+def _hand_over(files: Iterable[_File], store: Store, environment: Mapping[str, str]) -> None:
+    """Add files of the store to the Nix store."""
+    with store.workspace() as work:
+        named = {file: work / Path(file.path).name[_HASH:] for file in files}
+        for file, name in named.items():
+            os.link(store.path(file.sha256), name)
+        added = _run(["nix-store", "--add-fixed", "sha256", *map(str, named.values())], environment)[0].split()
+        for file in named:
+            if file.path not in added:
+                store.check(file.sha256, file.size)
+            _share(Path(file.path), store.path(file.sha256), work / "shared")
+
+
+def _share(theirs: Path, ours: Path, beside: Path) -> None:
+    """Keep one copy on disk where both stores may hold the same file: neither ever writes to a file again."""
+    try:
+        os.link(theirs, beside)
+    except OSError:  # another file system, or root's files, which not every user may link: then there are two copies
+        return
+    beside.replace(ours)
+
+
+def _bundle(lock_path: Path, source_root: Path, attribute: str) -> list[str]:
+    """Arguments that name an attribute of the lock's bundle; a path with spaces is no path literal of Nix."""
+    text = json.dumps(str(lock_path.absolute()), ensure_ascii=False).replace("$", "\\$")
+    return [str(source_root / "default.nix"), "--arg", "lock", f"/. + {text}", "--attr", attribute]
+
+
+def _run(
+    command: Sequence[str], environment: Mapping[str, str], listener: Listener = silent
+) -> tuple[str, tuple[str, ...]]:
+    """What a command of Nix printed, and what it built; raises BuildError with its last words."""
+    try:
+        process = Popen(command, env=dict(environment), stdout=PIPE, stderr=PIPE, text=True, errors="replace")
+    except FileNotFoundError:
+        raise BuildError(
+            f"{command[0]} is not installed", fix="install Nix (Debian: nix-bin), or build with the embedded builder"
+        ) from None
+    with process:
+        assert process.stdout
+        assert process.stderr
+        # In this order: Nix prints its few lines of output at the end.
+        told = nix_log.follow(process.stderr, listener)
+        output = process.stdout.read()
+    if process.returncode:
+        raise BuildError("\n    ".join([f"{command[0]} failed:", *told.said]))
+    return output, told.built
