@@ -1,5 +1,6 @@
-"""`python check_lock.py LOCK PROFILE`: does the lock answer its profile and these plugins?"""
+"""Does a lock answer its profile and these plugins? Use: python check_lock.py LOCK PROFILE."""
 
+# ruff: noqa: INP001 - a program of its own
 import sys
 from pathlib import Path
 

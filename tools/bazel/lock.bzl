@@ -62,7 +62,13 @@ def key_of(lock):
     return str(lock).replace(":", "/").split("/")[-1]
 
 def declare(hub, key, lock):
-    """The repositories of a lock's artifacts. lock: decoded."""
+    """The repositories of a lock's artifacts.
+
+    Args:
+      hub: name of the repository that knows the lock's graph
+      key: the lock's name within the hub
+      lock: its content, decoded
+    """
     profile = lock["profile"]["file"]
     for item in lock["artifacts"]:
         pih_artifact(
@@ -98,19 +104,24 @@ def artifacts():
         declare(%r, key, _LOCKS[key])
 """
 
+def _graph(hub, key, lock):
+    """A graph as text of a .bzl file, where labels can be."""
+    files = ["%r: Label(\"@%s//:file\")" % (item["name"], _repository(hub, key, item["name"])) for item in lock["artifacts"]]
+    seed = "@%s//:busybox" % _repository(hub, key, "seed")
+    parts = [key, lock["build"], ", ".join(files), seed]
+    return "\n    %r: struct(build = %r, files = {%s}, seed = Label(%r))," % tuple(parts)
+
 def _locks_impl(rctx):
-    graphs, brief = "", {}
+    graphs, locks = "", {}
     for label in rctx.attr.files:
         key, lock = key_of(label), json.decode(rctx.read(label))
-        if key in brief:
+        if key in locks:
             fail("two locks are named %s: give one of them a hub of its own" % key)
-        brief[key] = {name: lock[name] for name in ("artifacts", "build", "profile")}
-        files = ["%r: Label(\"@%s//:file\")" % (item["name"], _repository(rctx.attr.hub, key, item["name"])) for item in lock["artifacts"]]
-        seed = "@%s//:busybox" % _repository(rctx.attr.hub, key, "seed")
-        graphs += "\n    %r: struct(\n        build = %r,\n        files = {%s},\n        seed = Label(%r),\n    )," % (key, lock["build"], ", ".join(files), seed)
+        graphs += _graph(rctx.attr.hub, key, lock)
+        locks[key] = {name: lock[name] for name in ["artifacts", "build", "profile"]}
     rctx.file("BUILD.bazel", "")
     rctx.file("defs.bzl", _DEFS % graphs)
-    rctx.file("artifacts.bzl", _ARTIFACTS % (brief, rctx.attr.hub))
+    rctx.file("artifacts.bzl", _ARTIFACTS % (locks, rctx.attr.hub))
 
 pih_locks_hub = repository_rule(
     doc = "The build graphs of locks: load pih_bundle from its defs.bzl.",

@@ -68,12 +68,12 @@ def _run(ctx, out, output):
     trees = {tree: work + ("lock.json" if tree == "lock" else tree) for tree in ctx.attr.trees}
     spec = ctx.actions.declare_file(ctx.label.name + ".spec.json")
     ctx.actions.write(spec, json.encode({
-        "params": json.decode(ctx.attr.params),
         "artifacts": {name: _single(target).path for target, name in ctx.attr.artifacts.items()},
-        "trees": trees,
+        "output": output,
+        "params": json.decode(ctx.attr.params),
         "steps": {name: target[PihOutputInfo].path for target, name in ctx.attr.steps.items()},
         "tools": [_single(target).path for target in ctx.attr.tools],
-        "output": output,
+        "trees": trees,
     }))
     sources = _sources(ctx)
     listing = ctx.actions.declare_file(ctx.label.name + ".sources")

@@ -45,6 +45,8 @@ def file(root: Path, path: str, content: IO[bytes], size: int, *, executable: bo
 
 def link(root: Path, path: str, target: str) -> None:
     """Make a symbolic link; an absolute target is meant from the root, and made relative to it."""
+    if not target:
+        raise UnsafePathError(f"link {path!r} leads nowhere")
     place = _place(root, path)
     parent = posixpath.dirname(posixpath.normpath(path))
     if target.startswith("/"):

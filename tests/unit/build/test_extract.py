@@ -46,8 +46,8 @@ def test_paths_that_leave_the_root(tmp_path, path):
         write(tmp_path, path)
 
 
-@pytest.mark.parametrize("target", ["..", "../x", "a/../../x"])
-def test_links_that_leave_the_root(tmp_path, target):
+@pytest.mark.parametrize("target", ["", "..", "../x", "a/../../x"])
+def test_links_that_leave_the_root_or_lead_nowhere(tmp_path, target):
     with pytest.raises(UnsafePathError):
         extract.link(tmp_path, "link", target)
 
