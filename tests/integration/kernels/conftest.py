@@ -12,7 +12,7 @@ import pytest
 
 from pih_steps import kernels
 from pih_steps.spec import Spec
-from tests.integration.kernels.packs import ISAS, ROOT, Team, host_has
+from tests.integration.kernels.packs import ISAS, ROOT, Team, host_has, pack_module
 from tests.support.artifacts import artifact
 
 
