@@ -1,6 +1,6 @@
 """Module extension: the repositories of locks. Bazel 7 and newer."""
 
-load("//tools/bazel:lock.bzl", "declare", "key_of", "pih_locks")
+load("//tools/bazel:lock.bzl", "declare", "key_of", "pih_locks_hub")
 
 def _pih_impl(mctx):
     hubs = {}
@@ -9,7 +9,7 @@ def _pih_impl(mctx):
             if tag.name in hubs:
                 fail("modules %s and %s both name their locks %s" % (hubs[tag.name], module.name, tag.name))
             hubs[tag.name] = module.name
-            pih_locks(name = tag.name, files = tag.files)
+            pih_locks_hub(name = tag.name, files = tag.files, hub = tag.name)
             for file in tag.files:
                 declare(tag.name, key_of(file), json.decode(mctx.read(file)))
 

@@ -128,7 +128,3 @@ pih_locks_hub = repository_rule(
     implementation = _locks_impl,
     attrs = {"files": attr.label_list(allow_files = True, mandatory = True), "hub": attr.string(mandatory = True)},
 )
-
-def pih_locks(files, name = "pih_locks"):
-    """In WORKSPACE: a hub of these locks. Its artifacts.bzl declares the rest."""
-    pih_locks_hub(name = name, files = files, hub = name)
