@@ -12,8 +12,8 @@ import click
 
 from pih import catalog, pins, profile
 from pih import lock as locks
-from pih.build import embedded, fetch, pin
-from pih.build.progress import Listener, renderer
+from pih.build import fetch, pin
+from pih.build.progress import Listener
 from pih.build.store import Store, default_root, open_store
 from pih.catalog import Catalog
 from pih.lock import Lock
@@ -94,27 +94,3 @@ def resolve(intent: Profile, known: Catalog, previous: Lock | None, *, offline: 
     ask = pin.of_source(shelf, os.environ)
     memo = default_root(os.environ) / "lowered"
     return resolve_profile(intent, known, pins.load(SOURCE_ROOT), previous, fetch=bring, pin=ask, memo=memo)
-
-
-def built(found: Deployment, target: str, *, offline: bool, jobs: int, listener: Listener) -> embedded.Result:
-    """The output of the step `target`, built unless it is in the store."""
-    return embedded.build(
-        found.lock,
-        found.lock_path,
-        SOURCE_ROOT,
-        store(),
-        target=target,
-        jobs=jobs or os.cpu_count() or 1,
-        offline=offline,
-        environment=os.environ,
-        listener=listener,
-    )
-
-
-def build_profile(
-    profile_path: Path, *, offline: bool, target: str = IMAGE, jobs: int = 0
-) -> tuple[Deployment, embedded.Result]:
-    """Lock where there is no lock yet, then build, showing progress on stderr. jobs 0: one for each CPU."""
-    with renderer() as listener:
-        found = deployment(profile_path, offline=offline, listener=listener)
-        return found, built(found, target, offline=offline, jobs=jobs, listener=listener)

@@ -3,40 +3,132 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import sys
 from pathlib import Path
 
+import attrs
 import click
 
-from pih.cli import _workspace
+from pih.build.progress import renderer
+from pih.build.store import Store
+from pih.cli import _builders, _workspace
 from pih.inspect.bundle import Component, Contents, components, contents, known
-from pih_runtime.errors import BuildError
+from pih_runtime.errors import BuildError, UsageError
 
 
 @click.command(epilog="Example: pih build --profile profiles/smollm2-cpu.toml --output dist/smollm2")
 @_workspace.profile_option
 @click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help="Also copy the image layout there.")
+@click.option(
+    "--builder",
+    type=click.Choice(list(_builders.BUILDERS)),
+    default="embedded",
+    show_default=True,
+    help="What runs the lock's steps; each gives the same bytes.",
+)
+@click.option("--all-builders", is_flag=True, help="Build with every builder of this host and compare, byte by byte.")
+@click.option("--check", is_flag=True, help="Run every step a second time and report those that give other bytes.")
 @click.option("--jobs", type=click.IntRange(1), default=None, help="Steps at the same time; default: one for each CPU.")
 @_workspace.offline_option
 @_workspace.json_option
-def command(profile_path: Path, output: Path | None, jobs: int | None, offline: bool, as_json: bool) -> None:
+def command(
+    profile_path: Path,
+    output: Path | None,
+    builder: str,
+    all_builders: bool,
+    check: bool,
+    jobs: int | None,
+    offline: bool,
+    as_json: bool,
+) -> None:
     """Build the sealed image of a profile.
 
     Takes the committed lock as it is; resolves only where there is none yet.
     """
-    found, result = _workspace.build_profile(profile_path, offline=offline, jobs=jobs or 0)
+    if all_builders or check:
+        if output or (all_builders and check):
+            raise UsageError("--all-builders, --check and --output do not go together", fix="give one of them")
+        (_compare if all_builders else _check)(profile_path, offline=offline, jobs=jobs or 0, as_json=as_json)
+        return
+    found, result = _builders.build_profile(profile_path, offline=offline, jobs=jobs or 0, builder=builder)
     layout = _copied(result.output, output) if output else result.output
     held = contents(layout)
-    ran = [step.id for step in result.steps if not step.cached]
     if as_json:
-        data = {"profile": found.profile.name, "digest": held.digest, "layout": str(layout), "steps_run": ran}
+        data = {
+            "profile": found.profile.name,
+            "digest": held.digest,
+            "layout": str(layout),
+            "builder": builder,
+            "steps_run": list(result.ran),
+        }
         click.echo(json.dumps(data, indent=2))
         return
     click.echo(_table(components(held, known(found.lock)), held))
-    click.echo(f"image    {held.digest}  ({len(ran)} of {len(result.steps)} steps ran)")
+    port = found.lock.service.port
+    click.echo(f"image    {held.digest}  ({len(result.ran)} steps ran, the rest was there)")
     click.echo(f"layout   {layout}")
     click.echo(f"load     tar -C {layout} -cf - . | podman load    (or docker load)")
-    click.echo(f"run      podman run --rm -p {found.lock.service.port}:{found.lock.service.port} {held.reference}")
+    click.echo(f"run      podman run --rm --read-only --cap-drop ALL -p {port}:{port} {held.reference}")
+
+
+def _compare(profile_path: Path, *, offline: bool, jobs: int, as_json: bool) -> None:
+    """Exit 7 where two builders differ."""
+    with renderer() as listener:
+        found = _workspace.deployment(profile_path, offline=offline, listener=listener)
+        runs = _builders.compare(found, target=_workspace.IMAGE, offline=offline, jobs=jobs, listener=listener)
+    if as_json:
+        click.echo(json.dumps([attrs.asdict(run) for run in runs], indent=2))
+    else:
+        for run in runs:
+            what = (
+                f"SKIPPED: {run.skipped}" if run.skipped else f"{run.digest}  {run.seconds:7.1f} s, {run.ran} steps ran"
+            )
+            click.echo(f"{run.builder:10} {what}")
+    differing = [run for run in runs if run.difference]
+    if differing:
+        one = differing[0]
+        assert one.difference
+        raise BuildError(
+            f"{one.builder} gives other bytes: {one.difference.what}, first at byte {one.difference.offset}",
+            where=one.difference.path,
+            fix="pih build --check names the step that is not pure",
+        )
+
+
+def _check(profile_path: Path, *, offline: bool, jobs: int, as_json: bool) -> None:
+    """Exit 7 where a step gives other bytes the second time."""
+    from pih.build import check, embedded, graph
+
+    with renderer() as listener:
+        found = _workspace.deployment(profile_path, offline=offline, listener=listener)
+
+        def build(store: Store) -> embedded.Result:
+            return embedded.build(
+                found.lock,
+                found.lock_path,
+                _workspace.SOURCE_ROOT,
+                store,
+                target=_workspace.IMAGE,
+                jobs=jobs or os.cpu_count() or 1,
+                offline=offline,
+                environment=os.environ,
+                listener=listener,
+            )
+
+        shelf = _workspace.store()
+        steps = graph.closure(found.lock.build.steps, _workspace.IMAGE)
+        findings = check.again(build(shelf), shelf, {step.id: step.steps for step in steps}, build)
+    if as_json:
+        click.echo(json.dumps([attrs.asdict(finding) for finding in findings], indent=2))
+    else:
+        for finding in findings:
+            place, why = finding.difference, " (after another that differs)" if finding.inherited else ""
+            click.echo(f"{finding.step}: {place.path or 'output'} differs at byte {place.offset}, {place.what}{why}")
+        click.echo(f"{len(steps) - len(findings)} of {len(steps)} steps gave the same bytes again")
+    if findings:
+        sys.exit(BuildError.exit_code)
 
 
 def _copied(image: Path, output: Path) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from pih.cli import _workspace
+from pih.cli import _builders, _workspace
 from pih.inspect.bundle import Contents, as_json, contents
 from pih_runtime.errors import UsageError
 
@@ -33,7 +33,7 @@ def command(bundle: Path | None, profile_path: Path | None, offline: bool, json_
         raise UsageError("give a BUNDLE or a --profile", fix="pih inspect --profile profiles/smollm2-cpu.toml")
     if bundle is None:
         assert profile_path is not None
-        bundle = _workspace.build_profile(profile_path, offline=offline)[1].output
+        bundle = _builders.build_profile(profile_path, offline=offline)[1].output
     held = contents(bundle)
     click.echo(json.dumps(as_json(held), indent=2) if json_wanted else _text(held))
 

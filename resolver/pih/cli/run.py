@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from pih.bundle import client, run
-from pih.cli import _worker, _workspace
+from pih.cli import _builders, _worker, _workspace
 
 
 @click.command(epilog='Example: pih run --profile profiles/smollm2-cpu.toml --prompt "What is the capital of France?"')
@@ -36,7 +36,7 @@ def command(
     as_json: bool,
 ) -> None:
     """Answer one prompt, streaming; the worker has no network, only a socket in a private folder."""
-    found, result = _workspace.build_profile(profile_path, offline=offline)
+    found, result = _builders.build_profile(profile_path, offline=offline)
     messages = [{"role": "system", "content": system}] if system else []
     messages.append({"role": "user", "content": prompt})
     request: dict[str, Any] = {

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from pih.bundle import run
-from pih.cli import _worker, _workspace
+from pih.cli import _builders, _worker, _workspace
 from pih_runtime.errors import WorkerError
 
 
@@ -23,7 +23,7 @@ def command(
     profile_path: Path, host: str, port: int | None, engine: str | None, weights_path: Path | None, offline: bool
 ) -> None:
     """Serve the image's API until Ctrl-C or SIGTERM; running requests are finished first."""
-    found, result = _workspace.build_profile(profile_path, offline=offline)
+    found, result = _builders.build_profile(profile_path, offline=offline)
     signal.signal(signal.SIGTERM, _interrupt)
     listen = run.Public(host, port or found.lock.service.port)
     with _worker.worker(found, result.output, listen, engine_name=engine, weights_path=weights_path) as running:

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from pih.build.store import measure
-from pih.cli import _workspace
+from pih.cli import _builders, _workspace
 
 
 @click.group()
@@ -35,7 +35,7 @@ def pack(profile_path: Path, output: Path | None, offline: bool, as_json: bool) 
 
     The checkpoint is fetched unless the store has it: `pih store add model.safetensors` brings one that is at hand.
     """
-    _, result = _workspace.build_profile(profile_path, offline=offline, target=_workspace.WEIGHTS)
+    _, result = _builders.build_profile(profile_path, offline=offline, target=_workspace.WEIGHTS)
     path = result.output
     if output is not None:
         beside = output.with_name(f".{output.name}.part")
