@@ -2,10 +2,8 @@
 
 load("//tools/bazel:lock.bzl", "pih_locks_hub")
 
-_NATIVE = '"""Built into this Bazel."""\n\n%s\n'
-
 def _built_in(names):
-    return _NATIVE % "\n".join(["%s = native.%s" % (name, name) for name in names])
+    return "".join(["%s = native.%s\n" % (name, name) for name in names])
 
 _PYTHON = {
     "python/BUILD.bazel": """alias(
@@ -14,10 +12,10 @@ _PYTHON = {
     visibility = ["//visibility:public"],
 )
 """,
-    "python/defs.bzl": _built_in(["py_library", "py_runtime", "py_test"]) + """
-load("@bazel_tools//tools/python:toolchain.bzl", _pair = "py_runtime_pair")
+    "python/defs.bzl": """load("@bazel_tools//tools/python:toolchain.bzl", _pair = "py_runtime_pair")
+
 py_runtime_pair = _pair
-""",
+""" + _built_in(["py_library", "py_runtime", "py_test"]),
 }
 
 # Bazel 4 wants to download these before it builds or tests anything.
