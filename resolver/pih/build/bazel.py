@@ -1,6 +1,6 @@
 """Building with Bazel: a workspace of its own for the lock, the store's files in Bazel's cache, the user's own Bazel.
 
-The workspace is the one that tools/bazel/template shows to users, filled in, so any lock can be built, wherever it lies.
+The workspace is the one that tools/bazel/template shows to users, filled in: any lock can be built, wherever it lies.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
@@ -16,7 +17,7 @@ from typing import Any
 import attrs
 
 from pih.build import fetch, graph, seed
-from pih.build.progress import Listener, StepDone
+from pih.build.progress import Listener, StepDone, StepFailed, StepStarted
 from pih.build.store import Store
 from pih.lock import Lock
 from pih_runtime.errors import BuildError
@@ -65,10 +66,9 @@ def build(
     name = lock.profile.name if last else f"{lock.profile.name}.steps/{target}"
     log = workspace / ".executed.json"
     options = [f"--repository_cache={cache}", f"--execution_log_json_file={log}", *([f"--jobs={jobs}"] if jobs else [])]
-    _run(["bazel", "build", *options, f"//:{name}"], workspace, environment)
+    log.unlink(missing_ok=True)
+    _run(["bazel", "build", *options, f"//:{name}"], workspace, environment, listener)
     ran = tuple(executed(log.read_text("utf-8")))
-    for item in ran:
-        listener(StepDone(item, 0.0, cached=False))
     output = (workspace / ".bazel/bin").resolve() / name
     return Result(output if last else output / "output", ran)
 
@@ -118,17 +118,21 @@ def _documents(text: str) -> Iterator[dict[str, Any]]:
         yield document
 
 
-def _run(command: Sequence[str], workspace: Path, environment: Mapping[str, str]) -> None:
-    """Run Bazel; raises BuildError with its last words."""
+def _run(command: Sequence[str], workspace: Path, environment: Mapping[str, str], listener: Listener) -> None:
+    """Run Bazel, which is one event for the listener: it does not say when a step ends. Raises BuildError."""
     if shutil.which(command[0], path=environment.get("PATH")) is None:
         raise BuildError(
             "bazel is not installed",
             fix="install Bazel (Debian: bazel-bootstrap), or build with the embedded builder",
         )
+    listener(StepStarted(command[0]))
+    started = time.monotonic()
     with Popen(
         command, cwd=workspace, env=dict(environment), stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE, text=True
     ) as process:
         assert process.stderr
         said = [line.rstrip() for line in process.stderr if line.strip()]
     if process.returncode:
+        listener(StepFailed(command[0]))
         raise BuildError("\n    ".join(["bazel failed:", *said[-_LINES:]]), where=str(workspace))
+    listener(StepDone(command[0], time.monotonic() - started, cached=False))
