@@ -85,6 +85,7 @@ def build(
         _hand_over(absent, store, environment)
     link = store.root / "nix" / f"{lock.profile.name}-{target}"
     link.parent.mkdir(exist_ok=True)
+    link.unlink(missing_ok=True)  # Nix replaces no link into another store than its own
     alone = ["--option", "substitute", "false"] if offline else []
     command = ["nix-build", "--log-format", "internal-json", "--out-link", str(link), *alone]
     output, ran = _run([*command, *_bundle(lock_path, source_root, f"steps.{target}")], environment, listener)
