@@ -137,4 +137,6 @@ in
 if data.schema != 1 then
   throw "${toString lock}: lock schema ${toString data.schema} is not 1; write it again: pih lock"
 else
-  image // { inherit artifacts check files locked python steps; } // import ./apps.nix { inherit data image python steps; }
+  image
+  // { inherit artifacts check files locked python steps; }
+  // import ./apps.nix { inherit data image python steps; }

@@ -1,7 +1,6 @@
 """Bundles built by Nix, in its sandbox: the same image as the embedded builder's, from the same lock."""
 
 import json
-import re
 import subprocess
 from pathlib import Path
 
@@ -13,26 +12,17 @@ from pih.build.compare import first_difference
 from pih.build.progress import silent
 from pih.build.store import open_store
 from pih.cli._workspace import IMAGE
-from pih_runtime.errors import BuildError, FetchError
+from pih_runtime.errors import FetchError
 from tests.builders.nix import world as worlds
+from tests.builders.nix.world import LOCK, edited
 from tests.support.program import PROFILE, ROOT
 
-LOCK = "profiles/smollm2-cpu.lock.json"
 SHIPPED = locks.read(ROOT / LOCK)
 NAMES = sorted(path.name.removesuffix(".lock.json") for path in (ROOT / "profiles").glob("*.lock.json"))
 
 
 def digest(layout):
     return json.loads((layout / "index.json").read_text())["manifests"][0]["digest"]
-
-
-def edited(world, name, old, new):
-    """A file of the tree with a change; returns what it was."""
-    path = world.tree / name
-    before = path.read_text()
-    assert old in before
-    path.write_text(before.replace(old, new, 1))
-    return before
 
 
 def ours(world, *, profile=PROFILE):
@@ -166,43 +156,6 @@ def test_another_port_rebuilds_what_holds_the_lock(world, image):
     assert list(built) == ["app", "image"]
 
 
-def test_both_stores_hold_one_copy_of_a_file(world):
-    held = locks.read(world.tree / LOCK).artifacts[0]
-    ours = open_store(Path(world.environment["PIH_STORE"])).path(held.sha256)
-    (entry,) = [entry for entry in world.evaluate(".#smollm2-cpu.locked") if entry["sha256"] == held.sha256]
-    theirs = Path(entry["path"])
-    assert theirs.read_bytes() == ours.read_bytes()
-    if theirs.stat().st_dev == ours.stat().st_dev:
-        assert theirs.samefile(ours)
-
-
-def test_the_artifacts_output_refers_to_every_locked_file(world, image):
-    world.build(".#smollm2-cpu-artifacts")
-    named = world.run("nix", "path-info", "-rsS", ".#smollm2-cpu-artifacts").stdout
-    for entry in world.evaluate(".#smollm2-cpu.locked"):
-        assert entry["path"] in named
-    why = world.run("nix", "why-depends", ".#smollm2-cpu-artifacts", ".#smollm2-cpu.files.uvicorn").stdout
-    assert "-uvicorn-" in why
-
-
-def test_closures_of_two_locks_differ_by_version(world, image):
-    world.build(".#smollm2-cpu-artifacts")
-    older = world.path(".#smollm2-cpu-artifacts")
-    held = locks.read(world.tree / LOCK)
-    version = next(artifact.version for artifact in held.artifacts if artifact.name == "uvicorn")
-    before = edited(world, LOCK, f'"version": "{version}"', '"version": "9.9"')
-    try:
-        named = world.evaluate(".#smollm2-cpu.files.uvicorn")
-        digest = next(entry["sha256"] for entry in world.evaluate(".#smollm2-cpu.locked") if entry["path"] == named)
-        path = world.folder / named.rsplit("/", 1)[1][33:]
-        path.write_bytes(open_store(Path(world.environment["PIH_STORE"])).path(digest).read_bytes())
-        world.run("nix-store", "--add-fixed", "sha256", path)
-        told = world.run("nix", "store", "diff-closures", older, ".#smollm2-cpu-artifacts").stdout
-    finally:
-        (world.tree / LOCK).write_text(before)
-    assert f"uvicorn: {version} → 9.9" in told
-
-
 def test_a_template_builds_with_a_file_beside_its_lock(world, image, tmp_path):
     own = tmp_path / "own"
     own.mkdir()
@@ -253,48 +206,7 @@ def test_the_load_app_pipes_the_image_into_the_engine(world, image, tmp_path):
     assert "./manifest.json" in names.splitlines()
 
 
-def test_a_second_machine_takes_a_signed_image_from_a_binary_cache(world, image, elsewhere, tmp_path):
-    key = tmp_path / "key"
-    key.write_text(world.run("nix", "key", "generate-secret", "--key-name", "tests-1").stdout)
-    public = subprocess.run(
-        ["nix", "key", "convert-secret-to-public"],
-        input=key.read_text(),
-        env=world.environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
-    cache = f"file://{tmp_path}/cache"
-    steps = [f".#smollm2-cpu.steps.{step.id}" for step in locks.read(world.tree / LOCK).build.steps if step.id != IMAGE]
-    world.run("nix", "copy", "--to", f"{cache}?compression=none&secret-key={key}", ".#smollm2-cpu.python", *steps)
-
-    def there(*options):
-        sources = ["--option", "substituters", cache, "--option", "require-sigs", "true"]
-        return elsewhere.build(".#smollm2-cpu", *sources, *options, check=False)
-
-    # No build may fail here: Nix 2.8 then moves what it left into the store of the first machine.
-    done, built = there("--option", "trusted-public-keys", "", "--max-jobs", "0")
-    assert done.returncode != 0
-    assert built == ()
-    done, built = there("--option", "trusted-public-keys", public)
-    assert done.returncode == 0, done.stderr
-    assert built == (IMAGE,)
-
-
-def test_a_mirror_of_the_store_serves_nix_too(elsewhere):
-    store = elsewhere.environment["PIH_STORE"]
-    options = ["--option", "hashed-mirrors", f"file://{store}", "--option", "sandbox-paths", store]
-    done, built = elsewhere.build(".#smollm2-cpu.python.check", *options)
-    assert done.returncode == 0
-    assert "seed-check" in built
-
-
-def test_nix_that_is_not_there_is_said(world):
-    with pytest.raises(BuildError) as caught:
-        nix.preload(world.tree / LOCK, world.tree, open_store(Path(world.environment["PIH_STORE"])), {"PATH": "/none"})
-    assert "nix-instantiate is not installed" in str(caught.value)
-
-
-def test_no_file_of_nix_names_an_address():
-    for path in (ROOT / "flake.nix", ROOT / "default.nix", *(ROOT / "tools/nix").rglob("*.nix")):
-        assert not re.search(r"[a-z]+://", path.read_text()), path
+def test_the_development_shell_is_one(world):
+    stub = ["--override-input", "nixpkgs", f"path:{ROOT}/tests/builders/nix/nixpkgs", "--no-write-lock-file"]
+    named = world.evaluate("./tools/nix/dev#devShells.x86_64-linux.default.packages", *stub)
+    assert "python311" in named

@@ -12,6 +12,8 @@ from pih.build import nix_log
 from pih.build.progress import silent
 from tests.support.program import ROOT
 
+LOCK = "profiles/smollm2-cpu.lock.json"
+
 CONFIGURATION = """
 experimental-features = nix-command flakes
 build-users-group =
@@ -128,3 +130,12 @@ def remove(folder):
     for place, _, _ in os.walk(folder):
         Path(place).chmod(0o755)
     shutil.rmtree(folder)
+
+
+def edited(world, name, old, new):
+    """A file of the tree with a change; returns what it was."""
+    path = world.tree / name
+    before = path.read_text()
+    assert old in before
+    path.write_text(before.replace(old, new, 1))
+    return before
