@@ -1,0 +1,125 @@
+"""One Bazel of each version for all tests, in one copy of the source tree."""
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.builders.bazel import world
+from tests.support.program import PROFILE, ROOT, pih
+
+SYNTHETIC = "profiles/qwen3-cpu-synthetic.toml"
+# What a build must not see: programs that fail, and variables that name them.
+POISONED = ("cc", "c++", "gcc", "ld", "zig", "strip", "gzip", "tar", "xz", "cpio")
+
+NGINX = """
+daemon off;
+worker_processes 1;
+pid {folder}/pid;
+error_log {folder}/error.log;
+events {{ }}
+http {{
+    access_log off;
+    client_body_temp_path {folder}/temporary;
+    client_max_body_size 0;
+    server {{
+        listen 127.0.0.1:8080;
+        root {folder}/files;
+        dav_methods PUT;
+        create_full_put_path on;
+    }}
+}}
+"""
+
+
+@pytest.fixture(scope="session")
+def network():
+    """The prefix of commands that run without a network."""
+    with world.no_network() as prefix:
+        yield prefix
+
+
+@pytest.fixture(scope="session")
+def tree(tmp_path_factory):
+    """A copy of the source tree, which tests may edit."""
+    return world.copied(tmp_path_factory.mktemp("tree") / "pih")
+
+
+@pytest.fixture(scope="session")
+def fetched():
+    """The artifacts are in the store, the seed among them; gives the store."""
+    for profile in (PROFILE, SYNTHETIC):
+        pih("fetch", "--profile", profile)
+    return Path(pih("store", "path").stdout.strip())
+
+
+@pytest.fixture(scope="session")
+def embedded(tree, fetched):
+    """Layouts that the embedded builder gives for the same tree, by profile."""
+    made = {}
+    for profile in (PROFILE, SYNTHETIC):
+        made[profile] = Path(json.loads(world.pih_of(tree, "build", "--profile", profile, "--json").stdout)["layout"])
+    return made
+
+
+@pytest.fixture(scope="session")
+def poison(tmp_path_factory):
+    """An environment that would break every build that looks at it."""
+    folder = tmp_path_factory.mktemp("poison")
+    for name in POISONED:
+        (folder / name).write_text("#!/bin/sh\necho poisoned >&2\nexit 66\n")
+        (folder / name).chmod(0o755)
+    (folder / "sitecustomize.py").write_text("raise SystemExit('poisoned')\n")
+    return {
+        "PATH": f"{folder}:{os.environ['PATH']}",
+        "CC": str(folder / "cc"),
+        "CFLAGS": "-O0 -g",
+        "PYTHONPATH": str(folder),
+        "SOURCE_DATE_EPOCH": "1234567890",
+    }
+
+
+def _bazel(version, request, tmp_path_factory):
+    program = world.program(version, ROOT / ".venv-dev")
+    tree, network, fetched, poison = map(request.getfixturevalue, ("tree", "network", "fetched", "poison"))
+    environment = {"PIH_STORE": str(fetched), **poison}
+    return world.bazel(program, tmp_path_factory.mktemp(f"bazel{version}") / "out", tree, network, environment)
+
+
+@pytest.fixture(scope="session")
+def bazel4(request, tmp_path_factory):
+    """Bazel 4, which reads WORKSPACE.bazel."""
+    with _bazel(4, request, tmp_path_factory) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def bazel7(request, tmp_path_factory):
+    """Bazel 7, which reads MODULE.bazel."""
+    with _bazel(7, request, tmp_path_factory) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def remote_cache(network, tmp_path_factory):
+    """Flags of an HTTP remote cache that is up: nginx with WebDAV."""
+    if not shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin"):
+        pytest.skip("nginx is not installed")
+    folder = tmp_path_factory.mktemp("cache")
+    (folder / "files").mkdir()
+    folder.chmod(0o777)
+    (folder / "files").chmod(0o777)
+    (folder / "nginx.conf").write_text(NGINX.format(folder=folder) + ("user root;\n" if os.geteuid() == 0 else ""))
+    server = subprocess.Popen(
+        [*network, shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin"), "-c", folder / "nginx.conf"]
+    )
+    while not (folder / "pid").exists():
+        assert server.poll() is None, (folder / "error.log").read_text()
+        time.sleep(0.05)
+    yield "--remote_cache=http://127.0.0.1:8080"
+    server.terminate()
+    server.wait()

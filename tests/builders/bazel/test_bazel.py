@@ -1,0 +1,172 @@
+"""Bazel builds what the embedded builder builds, action by action, without a network."""
+
+import json
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.builders.bazel import world
+from tests.builders.bazel.conftest import SYNTHETIC
+from tests.support import podman
+from tests.support.program import PROFILE
+
+IMAGE = "//profiles:smollm2-cpu"
+STEPS = {"imports", "wheels", "base", "app", "plan", "weights", "model", "kernels", "smollm2-cpu"}
+
+
+@pytest.fixture(scope="module")
+def built(bazel4, remote_cache):
+    """Bazel 4 after a build of the image that no cache had; what it ran."""
+    _, actions = bazel4.build(IMAGE, remote_cache)
+    return actions
+
+
+def test_one_action_a_step(built):
+    assert world.steps(built) == STEPS
+    assert sorted(built) == sorted({*built}), "an action ran twice"
+    assert not any(cached for _, _, cached in built)
+
+
+def test_bazel_4_gives_the_embedded_builders_image(bazel4, built, embedded):
+    assert world.files(bazel4.output("profiles/smollm2-cpu")) == world.files(embedded[PROFILE])
+
+
+@pytest.mark.where_possible
+def test_bazel_7_gives_the_embedded_builders_image(bazel7, embedded):
+    _, actions = bazel7.build(IMAGE)
+    assert world.steps(actions) == STEPS
+    assert world.files(bazel7.output("profiles/smollm2-cpu")) == world.files(embedded[PROFILE])
+
+
+@pytest.mark.where_possible
+@pytest.mark.parametrize("version", [8, 9])
+def test_later_bazel_gives_the_embedded_builders_image(version, tmp_path):
+    world.program(version, tmp_path)
+
+
+def test_nothing_to_do(bazel4, built):
+    _, actions = bazel4.build(IMAGE)
+    assert actions == []
+
+
+def test_a_second_machine_takes_every_action_from_the_remote_cache(bazel4, built, remote_cache, tmp_path, embedded):
+    with world.elsewhere(bazel4, tmp_path / "second") as second:
+        _, actions = second.build(IMAGE, remote_cache)
+        assert world.steps(actions) == STEPS
+        assert all(cached for _, _, cached in actions), actions
+        assert world.files(second.output("profiles/smollm2-cpu")) == world.files(embedded[PROFILE])
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "expected"),
+    [
+        ("kernels/cpu/pack.h", lambda text: text + "// the same code\n", {"kernels"}),
+        (
+            "kernels/cpu/pack.h",
+            lambda text: text + "PIH_EXPORT int pih_edited(void) { return 1; }\n",
+            {"kernels", "smollm2-cpu"},
+        ),
+        (
+            "profiles/smollm2-cpu.lock.json",
+            lambda text: text.replace('"port": 8000', '"port": 8001'),
+            {"app", "smollm2-cpu"},
+        ),
+        ("docs/concepts.md", lambda text: text + "\n", set()),
+    ],
+    ids=["comment in a kernel", "kernel", "port", "page"],
+)
+def test_a_change_runs_the_steps_that_see_it(bazel4, built, tree, file, change, expected):
+    bazel4.build(IMAGE)
+    undo = world.edited(tree, file, change)
+    try:
+        _, actions = bazel4.build(IMAGE)
+    finally:
+        undo()
+    assert world.steps(actions) == expected
+
+
+def test_the_archive_loads(bazel4, built, embedded, tmp_path):
+    with podman.environment(tmp_path / "podman") as own:
+        loaded = replace(bazel4, environment={**bazel4.environment, **own}).run("run", f"{IMAGE}.load")
+        assert "localhost/pih/smollm2-cpu:0.1.0" in loaded.stdout
+        show = ["podman", "image", "inspect", "--format", "{{.Id}}", "localhost/pih/smollm2-cpu:0.1.0"]
+        found = subprocess.run(show, env={**os.environ, **own}, capture_output=True, text=True, check=True).stdout
+    index = json.loads((embedded[PROFILE] / "index.json").read_text())
+    manifest = embedded[PROFILE] / "blobs/sha256" / index["manifests"][0]["digest"].removeprefix("sha256:")
+    assert f"sha256:{found.strip()}" == json.loads(manifest.read_text())["config"]["digest"]
+
+
+def test_every_target_of_the_project(bazel4):
+    done = bazel4.run("test", "//...")
+    assert "//tests:unit_lock" in done.stdout
+    assert "//profiles:smollm2-cpu.lock" in done.stdout
+
+
+def test_a_lock_that_does_not_answer_its_profile_fails_its_test(bazel4, tree):
+    undo = world.edited(tree, PROFILE, lambda text: text.replace("batch = 4", "batch = 5"))
+    try:
+        done = bazel4.run("test", f"{IMAGE}.lock", check=False)
+    finally:
+        undo()
+    assert done.returncode != 0
+    assert "pih lock --profile profiles/smollm2-cpu.toml" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("version", [4, pytest.param(7, marks=pytest.mark.where_possible)])
+def test_an_artifact_that_is_not_there(version, request, tmp_path):
+    bazel = request.getfixturevalue(f"bazel{version}")
+    (tmp_path / "empty").mkdir()
+    with world.elsewhere(bazel, tmp_path / "second") as second:
+        environment = {**bazel.environment, "PIH_STORE": str(tmp_path / "empty")}
+        done, actions = replace(second, environment=environment).build(IMAGE, check=False)
+    assert done.returncode != 0
+    assert "is not in PIH's store" in done.stderr
+    assert "pih fetch --profile profiles/smollm2-cpu.toml" in done.stderr
+    assert actions == []
+
+
+@pytest.mark.parametrize("version", [4, pytest.param(7, marks=pytest.mark.where_possible)])
+def test_a_wrong_digest_fails_before_anything_is_built(version, request, tree):
+    bazel = request.getfixturevalue(f"bazel{version}")
+    right = next(
+        item["sha256"] for item in json.loads((tree / PROFILE).with_suffix(".lock.json").read_text())["artifacts"]
+    )
+    undo = world.edited(tree, "profiles/smollm2-cpu.lock.json", lambda text: text.replace(right, "0" * 64))
+    try:
+        done, actions = bazel.build(IMAGE, check=False)
+    finally:
+        undo()
+    assert done.returncode != 0
+    assert "0" * 64 in done.stderr
+    assert actions == []
+
+
+def test_a_damaged_artifact_fails_before_anything_is_built(bazel4, fetched, tree, tmp_path):
+    artifacts = json.loads((tree / PROFILE).with_suffix(".lock.json").read_text())["artifacts"]
+    store = tmp_path / "store/sha256"
+    store.mkdir(parents=True)
+    for path in (fetched / "sha256").iterdir():
+        (store / path.name).symlink_to(path)
+    damaged = store / artifacts[-1]["sha256"]
+    damaged.unlink()
+    damaged.write_bytes(b"something else")
+    with world.elsewhere(bazel4, tmp_path / "second") as second:
+        environment = {**bazel4.environment, "PIH_STORE": str(store.parent)}
+        done, actions = replace(second, environment=environment).build(IMAGE, check=False)
+    assert done.returncode != 0
+    assert "Checksum was" in done.stderr
+    assert actions == []
+
+
+@pytest.mark.parametrize("version", [4, pytest.param(7, marks=pytest.mark.where_possible)])
+def test_a_workspace_of_its_own_made_from_the_template(version, request, tree, embedded, tmp_path):
+    """What `pih build --builder bazel` does."""
+    bazel = request.getfixturevalue(f"bazel{version}")
+    path = f"{bazel.installed(tmp_path / 'bin')}:{os.environ['PATH']}"
+    done = world.pih_of(tree, "build", "--builder", "bazel", "--profile", SYNTHETIC, "--json", PATH=path)
+    answer = json.loads(done.stdout)
+    assert "kernels" in answer["steps_run"]
+    assert world.files(Path(answer["layout"])) == world.files(embedded[SYNTHETIC])
