@@ -110,20 +110,25 @@ def archive(layout: Layout, layer: Layer) -> Iterator[blob.Archive]:
 
 
 def bundle_file(layout: Layout) -> dict[str, Any]:
-    """The bundle's own list of files, /pih/bundle.json, from the topmost layer that has it."""
+    """The bundle's own list of files, /pih/bundle.json."""
+    return _object(member(layout, BUNDLE_FILE), layout.path)
+
+
+def member(layout: Layout, name: str) -> bytes:
+    """A small file of the image, from the topmost layer that has it."""
     for layer in reversed(layout.layers):
         mode = "r:gz" if layer.media_type == LAYER_GZIP else "r:"
         path = blob_path(layout.path, layer.digest)
         try:
             with tarfile.open(path, mode) as tar:  # type: ignore[call-overload] # mode is one of two
-                for member in tar:
-                    if member.name.removeprefix("./") == BUNDLE_FILE and member.isfile():
-                        if member.size > _MAX_JSON:
-                            raise SealError(f"/{BUNDLE_FILE} is too large", where=str(path), fix=_FIX)
-                        return _object(_read_all(tar.extractfile(member)), path)
+                for entry in tar:
+                    if entry.name.removeprefix("./") == name and entry.isfile():
+                        if entry.size > _MAX_JSON:
+                            raise SealError(f"/{name} is too large", where=str(path), fix=_FIX)
+                        return _read_all(tar.extractfile(entry))
         except (tarfile.TarError, OSError, EOFError, ValueError) as problem:
             raise SealError(f"layer {layer.digest} is no archive: {problem}", where=str(path), fix=_FIX) from problem
-    raise SealError(f"the image has no /{BUNDLE_FILE}: it was not made by pih", where=str(layout.path), fix=_FIX)
+    raise SealError(f"the image has no /{name}: it was not made by pih", where=str(layout.path), fix=_FIX)
 
 
 def _read_all(stream: IO[bytes] | None) -> bytes:

@@ -13,8 +13,8 @@ import click
 
 from pih.build.progress import renderer
 from pih.build.store import Store
-from pih.cli import _builders, _workspace
-from pih.inspect.bundle import Component, Contents, components, contents, known
+from pih.cli import _builders, _table, _workspace
+from pih.inspect.bundle import components, contents, known
 from pih_runtime.errors import BuildError, UsageError
 
 
@@ -65,7 +65,7 @@ def command(
         }
         click.echo(json.dumps(data, indent=2))
         return
-    click.echo(_table(components(held, known(found.lock)), held))
+    click.echo(_table.components(components(held, known(found.lock)), held))
     port = found.lock.service.port
     click.echo(f"image    {held.digest}  ({len(result.ran)} steps ran, the rest was there)")
     click.echo(f"layout   {layout}")
@@ -142,26 +142,3 @@ def _copied(image: Path, output: Path) -> Path:
         shutil.rmtree(output)
     beside.rename(output)
     return output
-
-
-def _table(rows: list[Component], held: Contents) -> str:
-    """component, version, unpacked, compressed, reason; sizes in MB, the largest first."""
-    head = ("component", "version", "unpacked", "compressed", "reason")
-    cells = [
-        (row.name, row.version, f"{row.size / 1e6:.2f}", f"{row.compressed / 1e6:.2f}", row.reason) for row in rows
-    ]
-    total = ("total", "", f"{held.size / 1e6:.2f}", f"{held.compressed / 1e6:.2f}", "MB")
-    widths = [max(len(line[column]) for line in (head, *cells, total)) for column in range(4)]
-
-    def line(cell: tuple[str, ...]) -> str:
-        name, version, size, packed, reason = cell
-        left = f"{name:{widths[0]}}  {version:{widths[1]}}"
-        return f"{left}  {size:>{widths[2]}}  {packed:>{widths[3]}}  {_short(reason)}"
-
-    return "\n".join(map(line, (head, *cells, total)))
-
-
-def _short(reason: str) -> str:
-    """The end of a chain says what needs it; the whole chain is in `pih inspect`."""
-    last = reason.rsplit("→", 1)[-1].strip()
-    return last if len(last) <= 72 else last[:71] + "…"

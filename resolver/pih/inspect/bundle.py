@@ -72,8 +72,28 @@ class Contents:
 
 def contents(path: Path) -> Contents:
     """Read a layout's list of files; raises SealError where it does not fit the image."""
-    image = layouts.read(path)
-    listed = layouts.bundle_file(image)
+    return of_layout(layouts.read(path))
+
+
+def of_layout(image: layouts.Layout) -> Contents:
+    """What is in a layout that was read already."""
+    where = str(image.path)
+    name, lock, files = listed(layouts.bundle_file(image), where)
+    try:
+        titles = [str(entry["comment"]) for entry in image.config["history"]]
+    except (KeyError, TypeError, ValueError) as problem:
+        raise SealError(f"the image's layers have no names: {problem!r}", where=where, fix=_FIX) from problem
+    if len(titles) != len(image.layers):
+        raise SealError(f"{len(image.layers)} layers, and {len(titles)} names for them", where=where, fix=_FIX)
+    layers = tuple(
+        Layer(title, layer.digest, sum(file.size for file in files if file.layer == title), layer.size)
+        for title, layer in zip(titles, image.layers, strict=True)
+    )
+    return Contents(name, image.digest, lock, image.reference, layers, files)
+
+
+def listed(data: dict[str, Any], where: str) -> tuple[str, str, tuple[File, ...]]:
+    """Name, digest of the lock, and files, of a parsed bundle.json."""
     try:
         files = tuple(
             File(
@@ -85,19 +105,11 @@ def contents(path: Path) -> Contents:
                 reason=str(line["reason"]),
                 layer=str(line["layer"]),
             )
-            for line in listed["files"]
+            for line in data["files"]
         )
-        name, lock = str(listed["name"]), str(listed["lock"])
-        titles = [str(entry["comment"]) for entry in image.config["history"]]
+        return str(data["name"]), str(data["lock"]), files
     except (KeyError, TypeError, ValueError) as problem:
-        raise SealError(f"the bundle's list of files is not right: {problem!r}", where=str(path), fix=_FIX) from problem
-    if len(titles) != len(image.layers):
-        raise SealError(f"{len(image.layers)} layers, and {len(titles)} names for them", where=str(path), fix=_FIX)
-    layers = tuple(
-        Layer(title, layer.digest, sum(file.size for file in files if file.layer == title), layer.size)
-        for title, layer in zip(titles, image.layers, strict=True)
-    )
-    return Contents(name, image.digest, lock, image.reference, layers, files)
+        raise SealError(f"the bundle's list of files is not right: {problem!r}", where=where, fix=_FIX) from problem
 
 
 def known(lock: Lock) -> dict[str, tuple[str, str]]:

@@ -137,7 +137,20 @@ def test_unfit_output_folder_is_kept(tmp_path):
 
 @pytest.mark.parametrize(
     "command",
-    ["lock", "build", "run", "serve", "inspect", "fetch", "store", "store add", "store path", "weights pack", "doctor"],
+    [
+        "lock",
+        "build",
+        "run",
+        "serve",
+        "inspect",
+        "why",
+        "fetch",
+        "store",
+        "store add",
+        "store path",
+        "weights pack",
+        "doctor",
+    ],
 )
 def test_every_command_has_help_with_an_example(command):
     assert f"Example: pih {command}" in pih(*command.split(), "--help").stdout.replace("\n  ", " ")

@@ -1,0 +1,91 @@
+"""A bundle's decisions as an operator wants them first: target, model, plugins with reasons, fallbacks, budget."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from pih.inspect import bundle, causes, reasons, why
+from pih.inspect.opened import Opened
+from pih.lock import Lock, Plugin
+from pih.structure import unstructure
+
+
+@attrs.frozen
+class Reasoned:
+    """A plugin with its shortest reason, and the number of all its chains."""
+
+    plugin: Plugin
+    reason: str
+    chains: int
+
+
+def plugins(lock: Lock) -> tuple[Reasoned, ...]:
+    """Every plugin, in the order of the lock."""
+    graph = causes.of_lock(lock)
+    found = []
+    for plugin in lock.plugins:
+        chains, _ = why.chains(graph, ("plugin", plugin.id))
+        found.append(Reasoned(plugin, reasons.joined(chains[0]) if chains else "", len(chains)))
+    return tuple(found)
+
+
+def target(lock: Lock) -> str:
+    """`linux x86_64 x86-64-v3, 2 threads, 512.0 MiB`."""
+    wanted = lock.target
+    return f"{wanted.os} {wanted.arch} {wanted.isa}, {wanted.threads} threads, {mib(wanted.memory_bytes)}"
+
+
+def budget(lock: Lock) -> str:
+    """The sum that the worker allocates, against the target's memory."""
+    sums = lock.budget
+    named = [
+        ("weights", sums.weights),
+        ("KV cache", sums.kv),
+        ("activations", sums.activations),
+        ("spill", sums.spill),
+        ("host", sums.host),
+    ]
+    terms = " + ".join(f"{name} {mib(size)}" for name, size in named if size)
+    return f"{terms} = {mib(sums.total)} of {mib(sums.limit)}"
+
+
+def fallbacks(lock: Lock) -> list[str]:
+    """Each path that is slower or less exact than the model asks for, in words."""
+    return [words(item) for item in unstructure(lock.fallbacks)]
+
+
+def words(item: object) -> str:
+    """`op linear, reason …` for a table of the lock; text as it is."""
+    if isinstance(item, dict):
+        return ", ".join(f"{key} {words(value)}" for key, value in item.items() if value not in ("", [], None))
+    return " ".join(map(words, item)) if isinstance(item, list) else str(item)
+
+
+def mib(count: int) -> str:
+    """Bytes as people read them."""
+    return f"{count / 2**20:.1f} MiB"
+
+
+def as_json(held: Opened) -> dict[str, Any]:
+    """`{identity, layers, files}` and the decisions behind them, the shape that scripts rely on."""
+    lock = held.lock
+    return bundle.as_json(held.contents) | {
+        "target": unstructure(lock.target),
+        "model": unstructure(lock.model),
+        "limits": unstructure(lock.limits),
+        "plugins": [
+            {
+                "id": row.plugin.id,
+                "version": row.plugin.version,
+                "source": unstructure(row.plugin.source),
+                "permissions": unstructure(row.plugin.permissions),
+                "reason": row.reason,
+            }
+            for row in plugins(lock)
+        ],
+        "fallbacks": unstructure(lock.fallbacks),
+        "budget": unstructure(lock.budget),
+        "components": [attrs.asdict(row) for row in bundle.components(held.contents, bundle.known(lock))],
+    }
