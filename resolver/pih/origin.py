@@ -1,0 +1,35 @@
+"""Where plugins from outside the source tree come from, and why some of them are no candidates.
+
+May import nothing of `pih`: the catalog holds these, `trust` makes them.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+
+@attrs.frozen
+class Origin:
+    """Where a plugin outside the source tree comes from.
+
+    source: as its user names it. place: qualifiers of the package URL that finds it again. trust: 'local', or the
+    fingerprint of the key that signed it. sha256, size: of its canonical archive.
+    """
+
+    source: str
+    place: dict[str, str]
+    trust: str
+    sha256: str
+    size: int
+
+
+@attrs.frozen
+class Refused:
+    """A plugin from outside that is no candidate, and why. version, provides: as far as its manifest could be read."""
+
+    id: str
+    version: str
+    source: str
+    provides: tuple[str, ...]
+    why: str
+    fix: str

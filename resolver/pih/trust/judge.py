@@ -1,0 +1,45 @@
+"""Is a signature to be believed? The keyring's answer, with the reason where it is no."""
+
+from __future__ import annotations
+
+import attrs
+
+from pih.trust import sign
+from pih.trust.keyring import Keyring
+from pih.trust.sign import Signature
+
+
+@attrs.frozen
+class Verdict:
+    """key: the fingerprint of the believed signer, '' where there is none; why and fix then say what is wrong."""
+
+    key: str
+    why: str = ""
+    fix: str = ""
+
+
+def judge(signature: Signature | None, word: str, digest: str, keyring: Keyring, place: str) -> Verdict:
+    """Whose word there is for `digest`. place: how the user names what is signed."""
+    if signature is None:
+        return Verdict("", "it is not signed", _local(place))
+    name = signature.fingerprint
+    if not sign.made(signature.key, word, digest, signature):
+        return Verdict(
+            "",
+            f"it is not what {name} signed: its files, or its signature, were changed afterwards",
+            "get it again from its publisher",
+        )
+    key = keyring.find(name)
+    if key is None:
+        return Verdict(
+            "", f"it is signed by {name}, which is not in your keyring", f"pih catalog add {place}, or {_local(place)}"
+        )
+    if key.state == "revoked":
+        return Verdict("", f"its key {name} was revoked: {key.note}", "get a release that another key has signed")
+    if key.state == "rotated":
+        return Verdict("", f"its key {name} was replaced by {key.note}", "get a release that the new key has signed")
+    return Verdict(name)
+
+
+def _local(place: str) -> str:
+    return f'trust this place in the profile: [[plugins]] path = "{place}", trust = "local"'

@@ -1,0 +1,58 @@
+"""The catalog of one deployment: the source tree's plugins, and those from outside that are trusted.
+
+A plugin that is not trusted, or not made for this PIH, is no candidate; it is kept with its reason, so that a lock
+that would need it says why, and `pih catalog list` shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import attrs
+
+from pih import catalog
+from pih.catalog import Catalog, Manifest
+from pih.origin import Origin, Refused
+from pih.profile import Profile
+from pih.trust import find, keyring
+from pih.trust.find import Found
+from pih.trust.matrix import unfit
+
+
+def load(root: Path, profile: Profile, environment: Mapping[str, str]) -> Catalog:
+    """The catalog for this profile; raises ResolutionError where a place that it names cannot be read."""
+    return joined(catalog.load(root), find.found(profile, keyring.load(environment)))
+
+
+def joined(own: Catalog, found: Iterable[Found | Refused]) -> Catalog:
+    """`own` with what was found outside, each as a candidate or as refused."""
+    items = list(found)
+    judged = [item for item in items if isinstance(item, Found)]
+    releases = [item.content.manifest for item in judged]
+    reserved = {plugin.id for plugin in own.plugins}
+    plugins: list[Manifest] = list(own.plugins)
+    origins: dict[tuple[str, str], Origin] = {}
+    refused = [item for item in items if isinstance(item, Refused)]
+    for item in judged:
+        manifest = item.content.manifest
+        key = (manifest.id, manifest.version)
+        what, fix = _problem(item, reserved, releases, origins.get(key))
+        if what:
+            refused.append(Refused(*key, item.source, tuple(manifest.provides), what, fix))
+        elif key not in origins:
+            size = len(item.content.archive)
+            origins[key] = Origin(item.source, item.place, item.verdict.key, item.content.sha256, size)
+            plugins.append(manifest)
+    return attrs.evolve(own, plugins=tuple(plugins), origins=origins, refused=tuple(refused))
+
+
+def _problem(item: Found, reserved: set[str], releases: list[Manifest], other: Origin | None) -> tuple[str, str]:
+    """(why it is no candidate, what to do), or ('', ''). Trust comes first: nothing else of it is believed before."""
+    if not item.verdict.key:
+        return item.verdict.why, item.verdict.fix
+    if item.content.manifest.id in reserved:
+        return "that id is a plugin of PIH's own", "its author must give it another id"
+    if other is not None and other.sha256 != item.content.sha256:
+        return f"{other.source} has other files of the same version", "keep one of the two, or number them apart"
+    return unfit(item.content.manifest, releases)

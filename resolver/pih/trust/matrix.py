@@ -1,0 +1,51 @@
+"""A plugin's version matrix: whether it is made for this PIH, and what would fit where it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from pih import VERSION
+from pih.catalog import Manifest, Tested, abi_problem
+from pih_runtime.contracts import ABI
+
+
+def unfit(manifest: Manifest, others: Iterable[Manifest] = ()) -> tuple[str, str]:
+    """(why, what to do) where this release is not for this PIH; ('', '') where it is.
+
+    others: releases at hand, of any plugin; those of the same one complete the table of what would fit.
+    """
+    own = next((row for row in manifest.tested if row.version == manifest.version), None)
+    if own is None:
+        return (
+            f"its version matrix has no row for {manifest.version}",
+            f'its author must add [[tested]] version = "{manifest.version}" to its plugin.toml',
+        )
+    problem = abi_problem(manifest.abi)
+    if not problem and not _fits(own):
+        problem = f"it was tested with PIH {own.pih}, ABI {own.abi}; this is PIH {VERSION}, ABI {ABI}"
+    if not problem:
+        return "", ""
+    rows = {row.version: row for other in others if other.id == manifest.id for row in other.tested}
+    rows |= {row.version: row for row in manifest.tested}
+    fitting = [version for version, row in rows.items() if _fits(row)]
+    best = max(fitting, key=Version, default="")
+    fix = f"take {manifest.id} {best}" if best else f"there is no {manifest.id} for this PIH yet: use the PIH it names"
+    return f"{problem}{_table(manifest.id, rows)}", fix
+
+
+def _fits(row: Tested) -> bool:
+    return row.abi == ABI and SpecifierSet(row.pih).contains(VERSION, prereleases=True)
+
+
+def _table(name: str, rows: dict[str, Tested]) -> str:
+    ordered = sorted(rows.values(), key=lambda row: Version(row.version), reverse=True)
+    cells = [
+        (name, "PIH", "ABI", "fits"),
+        *((r.version, r.pih, str(r.abi), "yes" if _fits(r) else "no") for r in ordered),
+    ]
+    widths = [max(len(row[column]) for row in cells) for column in range(4)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+    return "".join(f"\n      {line}" for line in lines)
