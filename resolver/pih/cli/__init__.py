@@ -19,6 +19,7 @@ COMMANDS = {
     "run": "answer one prompt with the built image",
     "serve": "serve the built image's OpenAI-compatible API",
     "inspect": "show what is in a bundle, and why",
+    "explain": "show the decisions for a profile, each with its reason",
     "why": "say why something is part of a deployment",
     "fetch": "download a lock's artifacts into the store",
     "store": "look at and fill the artifact store",

@@ -96,7 +96,7 @@ def _of_plugin(lock: Lock, name: str) -> list[Cause]:
     said = next(plugin.reasons for plugin in lock.plugins if plugin.id == name)
     chains = [reasons.parts(reason) for reason in said]
     required = [
-        Cause((f"{plugin.id} requires {need.capability} {need.specifier}",), ("plugin", plugin.id))
+        Cause((f"{plugin.id} requires {need.capability} {need.specifier}".rstrip(),), ("plugin", plugin.id))
         for plugin in lock.plugins
         for need in plugin.requires
         if need.provider == name and plugin.id != name

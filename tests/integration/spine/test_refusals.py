@@ -143,6 +143,7 @@ def test_unfit_output_folder_is_kept(tmp_path):
         "run",
         "serve",
         "inspect",
+        "explain",
         "why",
         "fetch",
         "store",
