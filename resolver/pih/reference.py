@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
 
 from pih.cli import COMMANDS, pih
+from pih.cli._errors import described
 from pih.lock import Lock
 from pih.profile_schema import MODEL_KINDS, Intent
 from pih.schema import json_schema, table_page
@@ -53,13 +55,22 @@ def _ops() -> str:
 
 
 def _exit_codes() -> str:
-    lines = [_NOTE, "# Exit codes\n\n| code | what failed |\n|---|---|\n| 0 | nothing |\n"]
+    lines = [_NOTE, "# Exit codes\n\n| code | error | what failed |\n|---|---|---|\n| 0 | | nothing |\n"]
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.PihError)]
     lines += [
-        f"| {k.exit_code} | {k.__doc__} |\n"
+        f"| {k.exit_code} | {k.__name__} | {k.__doc__} |\n"
         for k in sorted(kinds, key=lambda k: k.exit_code)
         if k is not errors.PihError
     ]
+    example = errors.ProfileError(
+        "limits.contxt: unknown key", where="mine.toml:17", fix='did you mean "context"? known keys: context, …'
+    )
+    lines.append(
+        "| 130 | | interrupted |\n\n## For machines\n\n`pih --json-errors COMMAND …` prints a failure as one line of "
+        "JSON, the last of stderr, where it would print words; the exit code is the same. `where` is a file with its "
+        "line, or the command, and may be empty.\n\n```json\n"
+        f"{json.dumps(described(example), indent=2, ensure_ascii=False)}\n```\n"
+    )
     return "".join(lines)
 
 

@@ -11,6 +11,7 @@ import sys
 
 import click
 
+from pih.cli import _errors
 from pih_runtime.errors import PihError
 
 COMMANDS = {
@@ -48,6 +49,7 @@ class _Commands(click.Group):
 
 @click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name=None, version="0.1.0", prog_name="pih")
+@click.option(_errors.OPTION, is_flag=True, expose_value=False, help="Print a failure on stderr as one line of JSON.")
 def pih() -> None:
     r"""Compile one deployment of a language model into one sealed OCI image.
 
@@ -61,11 +63,13 @@ def pih() -> None:
 
 
 def main() -> None:
-    """Run the command line; a PihError becomes its message on stderr and its exit code."""
+    """Run the command line; a failure becomes its message on stderr and its exit code."""
     try:
-        pih(prog_name="pih")
-    except PihError as error:
-        sys.stderr.write(f"pih: error: {error}\n")
+        sys.exit(pih(prog_name="pih", standalone_mode=False))
+    except (PihError, click.ClickException) as error:
+        _errors.show(error, as_json=_errors.wants_json(sys.argv[1:]))
         sys.exit(error.exit_code)
+    except click.Abort:
+        sys.exit(130)  # interrupted, as SIGINT would say
     except BrokenPipeError:
         sys.exit(141)  # the reader of our output went away, as SIGPIPE would say

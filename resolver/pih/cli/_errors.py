@@ -1,0 +1,44 @@
+"""How a failure is shown: words for people, or with `pih --json-errors …` one line of JSON for machines."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from typing import Any
+
+import click
+
+from pih_runtime.errors import PihError, UsageError
+
+OPTION = "--json-errors"
+
+
+def wants_json(arguments: list[str]) -> bool:
+    """Whether the option is among those before the command, also where another of them is wrong."""
+    return OPTION in itertools.takewhile(lambda argument: argument.startswith("-"), arguments)
+
+
+def show(error: PihError | click.ClickException, *, as_json: bool) -> None:
+    """Write the failure to stderr; click's own words for a person's slip on the command line."""
+    if as_json:
+        sys.stderr.write(json.dumps(described(error), ensure_ascii=False) + "\n")
+    elif isinstance(error, click.ClickException):
+        error.show()
+    else:
+        sys.stderr.write(f"pih: error: {error}\n")
+
+
+def described(error: PihError | click.ClickException) -> dict[str, Any]:
+    """{error, exit_code, what, where, fix}; error is the class, as in the page of exit codes."""
+    if isinstance(error, click.ClickException):
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        command = context.command_path if context else "pih"
+        return described(UsageError(error.format_message(), where=command, fix=f"{command} --help"))
+    return {
+        "error": type(error).__name__,
+        "exit_code": error.exit_code,
+        "what": error.what,
+        "where": error.where,
+        "fix": error.fix,
+    }
