@@ -5,7 +5,12 @@ But for tests marked `where_possible`: what they need cannot be installed from a
 
 import os
 
+import hypothesis
 import pytest
+
+# a time limit for each example would test the machine, not the code
+hypothesis.settings.register_profile("shared-machine", deadline=None)
+hypothesis.settings.load_profile("shared-machine")
 
 
 @pytest.hookimpl(wrapper=True)

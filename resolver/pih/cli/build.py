@@ -70,7 +70,11 @@ def command(
     click.echo(f"image    {held.digest}  ({len(result.ran)} steps ran, the rest was there)")
     click.echo(f"layout   {layout}")
     click.echo(f"load     tar -C {layout} -cf - . | podman load    (or docker load)")
-    click.echo(f"run      podman run --rm --read-only --cap-drop ALL -p {port}:{port} {held.reference}")
+    weights = ""
+    if found.lock.delivery == "separate":
+        click.echo(f"weights  pih weights pack --profile {profile_path} --output weights.safetensors")
+        weights = "-v ./weights.safetensors:/pih/weights/weights.safetensors:ro "
+    click.echo(f"run      podman run --rm --read-only --cap-drop ALL -p {port}:{port} {weights}{held.reference}")
 
 
 def _compare(profile_path: Path, *, offline: bool, jobs: int, as_json: bool) -> None:
@@ -138,7 +142,10 @@ def _copied(image: Path, output: Path) -> Path:
     beside = output.with_name(f".{output.name}.part")
     shutil.rmtree(beside, ignore_errors=True)
     shutil.copytree(image, beside)
+    before = output.with_name(f".{output.name}.old")
+    shutil.rmtree(before, ignore_errors=True)
     if output.exists():
-        shutil.rmtree(output)
+        output.rename(before)  # the folder is never there by half
     beside.rename(output)
+    shutil.rmtree(before, ignore_errors=True)
     return output

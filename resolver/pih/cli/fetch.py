@@ -16,9 +16,10 @@ from pih.cli import _workspace
 @click.command(epilog="Example: pih fetch --profile profiles/smollm2-cpu.toml && pih build --offline --profile ...")
 @_workspace.profile_option
 @click.option("--builder", type=click.Choice(["nix"]), help="Also hand the artifacts to this builder's own store.")
+@click.option("--weights", is_flag=True, help="Also the checkpoint of weights that are delivered separately.")
 @_workspace.offline_option
 @_workspace.json_option
-def command(profile_path: Path, builder: str | None, offline: bool, as_json: bool) -> None:
+def command(profile_path: Path, builder: str | None, weights: bool, offline: bool, as_json: bool) -> None:
     """Download every artifact that building a profile needs, with any builder.
 
     What is in the store is not fetched again.
@@ -26,8 +27,9 @@ def command(profile_path: Path, builder: str | None, offline: bool, as_json: boo
     with renderer() as listener:
         found = _workspace.deployment(profile_path, offline=offline, listener=listener)
         names = {*found.lock.build.interpreter, found.lock.build.seed.deb}
-        steps = graph.closure(found.lock.build.steps, _workspace.IMAGE)
-        names |= {name for step in steps for name in (*step.artifacts, *step.tools)}
+        for target in (_workspace.IMAGE, _workspace.WEIGHTS) if weights else (_workspace.IMAGE,):
+            steps = graph.closure(found.lock.build.steps, target)
+            names |= {name for step in steps for name in (*step.artifacts, *step.tools)}
         wanted = [artifact for artifact in found.lock.artifacts if artifact.name in names]
         shelf = _workspace.store()
         brought = fetch.missing(wanted, shelf)

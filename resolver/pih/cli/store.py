@@ -12,7 +12,7 @@ from pih.cli import _workspace
 
 @click.group()
 def command() -> None:
-    r"""Look at and fill the content-addressed store (PIH_STORE, else your cache folder).
+    """Look at and fill the content-addressed store (PIH_STORE, else your cache folder).
 
     \b
     Example: pih store add model.safetensors

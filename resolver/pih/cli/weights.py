@@ -14,7 +14,7 @@ from pih.cli import _builders, _workspace
 
 @click.group()
 def command() -> None:
-    r"""Weights that are delivered apart from the image.
+    """Weights that are delivered apart from the image.
 
     \b
     Example: pih weights pack --profile profiles/qwen3-cpu.toml --output qwen3.safetensors

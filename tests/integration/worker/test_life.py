@@ -261,10 +261,10 @@ def test_a_plugin_may_end_the_worker_from_any_thread(tmp_path):
 
 
 def test_a_backend_error_answers_open_requests_and_ends_the_worker(tmp_path, launch):
-    worker = launch(write_bundle(tmp_path, settings={"backend/toy": {"fail_at": 10, "seconds": 0.01}}))
+    worker = launch(write_bundle(tmp_path, settings={"backend/toy": {"fail_with": 2, "seconds": 0.01}}))
     worker.wait_for("ready in")
     client = worker.client()
-    stream = client.completions.create(model="toy", prompt="a", max_tokens=100, stream=True)
+    stream = client.completions.create(model="toy", prompt="a", max_tokens=250, stream=True)
     next(iter(stream))
     whole = []
     asking = threading.Thread(

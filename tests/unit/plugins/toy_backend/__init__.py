@@ -35,11 +35,12 @@ def answer(prompt, count, choices, sampling=GREEDY, stop_ids=()):
 
 
 class ToyBackend:
-    def __init__(self, plan, choices, seconds=0.0, fail_at=-1):
+    def __init__(self, plan, choices, seconds=0.0, fail_at=-1, fail_with=-1):
         self.plan = plan
         self.choices = choices
         self.seconds = seconds
         self.fail_at = fail_at
+        self.fail_with = fail_with  # this many sequences in one step
         self.steps = 0
         self.stopped = 0
         cache = plan.caches[0]
@@ -83,7 +84,7 @@ class ToyBackend:
 
     def _run(self, step):
         time.sleep(self.seconds)
-        if self.steps == self.fail_at:
+        if self.steps == self.fail_at or len(step.seq_start) - 1 == self.fail_with:
             raise WorkerError("the toy broke, as told")
         self.steps += 1
         sampled, wanted = [], 0
