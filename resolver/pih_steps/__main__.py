@@ -23,6 +23,7 @@ sys.path[:] = [str(_HERE.parent), str(_HERE.parent.parent / "runtime")] + [
 ]
 
 from pih_runtime.errors import BuildError, PihError, UsageError  # noqa: E402 - the path comes first
+from pih_steps import plugins  # noqa: E402
 from pih_steps.spec import Spec, load  # noqa: E402
 
 STEPS: dict[str, str] = {
@@ -43,9 +44,14 @@ def run(name: str, spec: Spec) -> None:
     """Run the step `name`; its tool wheels are on the path while it runs."""
     if name not in STEPS:
         raise UsageError(f"there is no build step {name!r}", fix=f"one of {', '.join(sorted(STEPS))}")
-    with tempfile.TemporaryDirectory(prefix="pih-tools-") as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix="pih-tools-") as folder,
+        tempfile.TemporaryDirectory(prefix="pih-plugins-") as outside,
+    ):
         for wheel in spec.tools:
             unpack_tool(wheel, Path(folder))
+        if plugins.PARAM in spec.params:
+            spec = plugins.placed(spec, Path(outside))
         sys.path.insert(0, folder)
         try:
             import_module(STEPS[name]).run(spec)

@@ -1,7 +1,8 @@
 """Step `kernels`: compile the bound kernels, and only those, to one freestanding shared object.
 
-params: isa, bindings (as in the lock). artifacts: ziglang (the wheel). trees: kernels/include,
-kernels/cpu. The output has no NEEDED entry and no undefined symbol, so one file serves every libc.
+params: isa, bindings (as in the lock). artifacts: ziglang (the wheel). trees: kernels/include, and the
+pack's own sources, e.g. kernels/cpu. The output has no NEEDED entry and no undefined symbol, so one file serves every
+libc.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ FLAGS = (
     "-Wl,--build-id=none",
     "-Wl,-z,defs",
 )
+
+SHARED = "kernels/include"
 
 # What zig's C++ front end needs of its wheel: itself, clang's own headers, and the library it probes for at start.
 ZIG_PARTS = ("ziglang/zig", "ziglang/lib/include/", "ziglang/lib/std/", "ziglang/lib/compiler_rt")
@@ -103,15 +106,20 @@ def unpack_zig(wheel: Path, folder: Path) -> None:
 
 
 def compile_pack(folder: Path, trees: Mapping[str, Path], text: str, isa: str, output: Path) -> None:
-    """Copies of the sources lie at fixed names in `folder`, where the compiler runs: no path reaches the output."""
+    """Copies of the sources lie at fixed names in `folder`, where the compiler runs: no path reaches the output.
+
+    A source finds the shared headers first, then those beside it.
+    """
     for name, tree in trees.items():
         shutil.copytree(tree, folder / name)
     (folder / "pack.cpp").write_text(text, encoding="utf-8")
     command = ("ziglang/zig", "c++", *FLAGS, f"-mcpu={CPU_OF_ISA[isa]}")
-    paths = ("-Ikernels/include", "-Ikernels/cpu", "pack.cpp", "-o", "pack.so")
+    paths = (*(f"-I{name}" for name in sorted(trees, key=lambda name: (name != SHARED, name))), "pack.cpp")
     cache = str(folder / "cache")
     environment = {"ZIG_LOCAL_CACHE_DIR": cache, "ZIG_GLOBAL_CACHE_DIR": cache, "HOME": cache, "PATH": os.devnull}
-    done = subprocess.run((*command, *paths), cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        (*command, *paths, "-o", "pack.so"), cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
     if done.returncode != 0:
         raise BuildError(f"the kernels do not compile:\n{done.stderr.strip()}", where=f"kernel pack for {isa}")
     shutil.copyfile(folder / "pack.so", output)

@@ -15,7 +15,7 @@ from pih.build import apt, hf, mirror, npm, pip, purl
 from pih.build.progress import FetchAdvanced, FetchDone, FetchFailed, FetchStarted, Listener
 from pih.build.store import Store
 from pih.lock import Artifact
-from pih_runtime.errors import FetchError
+from pih_runtime.errors import FetchError, ResolutionError
 
 Source = Callable[[purl.Purl, Artifact, Path, Mapping[str, str], Callable[[int], None]], Path]
 SOURCES: dict[str, Source] = {"pypi": pip.fetch, "deb": apt.fetch, "npm": npm.fetch, "huggingface": hf.fetch}
@@ -54,7 +54,7 @@ def fetch(
 
     with store.workspace() as work, ThreadPoolExecutor(_THREADS) as pool:
         rest = [artifact for artifact, found in zip(wanted, pool.map(from_mirror, wanted), strict=True) if not found]
-        rest = [artifact for artifact in rest if not _from_file(artifact, store, lock_folder, listener)]
+        rest = [artifact for artifact in rest if not _from_file(artifact, store, lock_folder, environment, listener)]
         if offline:
             _refuse(rest)
         problems = list(pool.map(lambda artifact: _from_sources(artifact, store, work, environment, listener), rest))
@@ -75,12 +75,16 @@ def one(
     return bring
 
 
-def _from_file(artifact: Artifact, store: Store, lock_folder: Path, listener: Listener) -> bool:
+def _from_file(
+    artifact: Artifact, store: Store, lock_folder: Path, environment: Mapping[str, str], listener: Listener
+) -> bool:
     """A file of the user's own, named by a path relative to the lock: needs no network."""
     for text in artifact.purls:
         wanted = purl.parse(text)
         if wanted.type != "generic":
             continue
+        if artifact.kind == "plugin":
+            return _from_plugin(artifact, wanted, store, lock_folder, environment, listener)
         path = lock_folder / purl.qualifier(wanted, "path")
         if not path.is_file():
             continue
@@ -96,6 +100,38 @@ def _from_file(artifact: Artifact, store: Store, lock_folder: Path, listener: Li
         listener(FetchDone(artifact.name, "file"))
         return True
     return False
+
+
+def _from_plugin(
+    artifact: Artifact,
+    wanted: purl.Purl,
+    store: Store,
+    folder: Path,
+    environment: Mapping[str, str],
+    listener: Listener,
+) -> bool:
+    """A plugin from outside the source tree: packed again from where it was found."""
+    from pih.trust import places  # few locks name one
+
+    try:
+        content = places.packed(wanted.qualifiers, folder, environment)
+    except ResolutionError as problem:
+        raise FetchError(problem.what, where=problem.where, fix=problem.fix) from problem
+    if content is None:
+        return False
+    listener(FetchStarted(artifact.name, artifact.size))
+    if content.sha256 != artifact.sha256:
+        listener(FetchFailed(artifact.name))
+        raise FetchError(
+            f"{artifact.name} is not the one that was locked: sha256 {content.sha256}, the lock says {artifact.sha256}",
+            where=" ".join(wanted.qualifiers.values()),
+            fix="bring the locked files back, or write the lock again: pih lock",
+        )
+    with store.workspace() as work:
+        (work / "plugin").write_bytes(content.archive)
+        store.add_file(work / "plugin")
+    listener(FetchDone(artifact.name, "plugin"))
+    return True
 
 
 def _from_sources(

@@ -6,7 +6,7 @@ depend on the text of the code; a test compares it with the imports that the cod
 
 from __future__ import annotations
 
-_EVERY = ("__init__", "__main__", "spec")
+_EVERY = ("__init__", "__main__", "plugins", "spec")
 _LAYERS = ("layer", "tar")
 _MODULES = ("closure", "pyc")
 _STEPS: dict[str, tuple[str, ...]] = {

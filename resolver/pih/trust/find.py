@@ -140,8 +140,8 @@ def _catalog(path: Path, named: str, keyring: Keyring, place: dict[str, str], so
                 f"its files are not those that {source} names: sha256 {held.sha256}, the catalog says {entry.sha256}",
                 "get the catalog again from its publisher",
             )
-        elif signed.key and entry.yanked:
-            verdict = Verdict("", f"its publisher withdrew it: {entry.yanked}", "take another release of it")
+        elif entry.yanked:
+            held = attrs.evolve(held, manifest=attrs.evolve(manifest, yanked=entry.yanked))
         yield Found(held, source, own, verdict)
 
 

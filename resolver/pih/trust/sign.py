@@ -9,6 +9,7 @@ import base64
 import hashlib
 import json
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,11 @@ class Signature:
 def fingerprint(key: str) -> str:
     """`ed25519:` and half of the sha256 of a public key, in 32 hex digits: what people compare."""
     return "ed25519:" + hashlib.sha256(_bytes(key, 32)).hexdigest()[:32]
+
+
+def is_fingerprint(text: str) -> bool:
+    """Whether this is the form of a fingerprint."""
+    return re.fullmatch(r"ed25519:[0-9a-f]{32}", text) is not None
 
 
 def made(key: str, word: str, digest: str, signature: Signature) -> bool:

@@ -1,0 +1,114 @@
+"""Plugins from outside the source tree, on their way into lock and build: artifacts that steps unpack as trees.
+
+Everything else names a plugin's files as trees of the source tree, wherever they come from; here, and nowhere else,
+the names are told apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import attrs
+
+from pih.build import purl
+from pih.catalog import Catalog, Manifest
+from pih.lock import Artifact, Step
+from pih_runtime.errors import ResolutionError
+from pih_steps.plugins import PARAM, unpack
+
+KERNELS = "kernels"  # the folder of a kernel pack's sources in its archive
+
+
+def artifact_of(plugin: Manifest, catalog: Catalog, reasons: tuple[str, ...]) -> Artifact | None:
+    """The archive that carries this plugin; None where it is the source tree's own."""
+    origin = catalog.origin(plugin)
+    if origin is None:
+        return None
+    return Artifact(
+        name=f"plugin/{plugin.id}",
+        version=plugin.version,
+        kind="plugin",
+        sha256=origin.sha256,
+        size=origin.size,
+        purls=(purl.render("generic", "plugin", "", origin.place),),
+        licence="NOASSERTION",
+        reasons=reasons,
+    )
+
+
+def place(step: Step, carried: Mapping[str, Artifact]) -> Step:
+    """The step with trees of these plugins, by id, as what it unpacks of their archives."""
+    wanted: dict[str, dict[str, str]] = {}
+    for tree in step.trees:
+        owner, inner = _owner(tree, carried)
+        if owner:
+            wanted.setdefault(carried[owner].name, {})[tree] = inner
+    if not wanted:
+        return step
+    return attrs.evolve(
+        step,
+        params={**step.params, PARAM: wanted},
+        artifacts=(*step.artifacts, *(name for name in sorted(wanted) if name not in step.artifacts)),
+        trees=tuple(tree for tree in step.trees if not _owner(tree, carried)[0]),
+    )
+
+
+def digests(trees: Iterable[str], carried: Mapping[str, Artifact]) -> dict[str, str]:
+    """sha256 of the archive of each of these trees that is not of the source tree."""
+    owners = {tree: _owner(tree, carried)[0] for tree in trees}
+    return {tree: carried[owner].sha256 for tree, owner in owners.items() if owner}
+
+
+@contextmanager
+def places(
+    root: Path, trees: Iterable[str], carried: Mapping[str, Artifact], fetch: Callable[[Artifact], Path]
+) -> Iterator[Callable[[str], Path]]:
+    """A function: tree → its path, of the source tree or unpacked while the context lasts."""
+    owners = sorted({owner for tree in trees if (owner := _owner(tree, carried)[0])})
+    with TemporaryDirectory(prefix="pih-plugins-") as folder:
+        roots = {owner: Path(folder, str(number)) for number, owner in enumerate(owners)}
+        for owner, target in roots.items():
+            unpack(fetch(carried[owner]), target)
+
+        def find(tree: str) -> Path:
+            owner, inner = _owner(tree, carried)
+            return roots[owner] / inner if owner else root / tree
+
+        yield find
+
+
+def refusal(wanted: str, capability: str, reason: str, catalog: Catalog) -> ResolutionError | None:
+    """The error that names the plugins which would have served and are not to be had; None where there is none.
+
+    wanted: the id that was asked for, '' for any that provides the capability.
+    """
+    fitting = [item for item in catalog.refused if (item.id == wanted if wanted else capability in item.provides)]
+    if not fitting:
+        return None
+    causes = "".join(f",\n  and {item.id} {item.version} ({item.source}) is refused: {item.why}" for item in fitting)
+    return ResolutionError(
+        f"Because {reason}{causes}.\n  So {wanted or capability} cannot be chosen.",
+        fix=", or ".join(dict.fromkeys(item.fix for item in fitting)),
+    )
+
+
+def _owner(tree: str, carried: Mapping[str, Artifact]) -> tuple[str, str]:
+    """(id of the plugin that this tree is of, path in its archive); ('', '') for the source tree's own."""
+    for identity in carried:
+        if tree == identity:
+            return identity, KERNELS
+        if tree == f"plugins/{identity}" or tree.startswith(f"plugins/{identity}/"):
+            return identity, tree.removeprefix(f"plugins/{identity}").lstrip("/")
+    return "", ""
+
+
+def source_of(plugin: Manifest, catalog: Catalog) -> dict[str, Any]:
+    """What a lock says of where a plugin comes from and on whose word."""
+    origin = catalog.origin(plugin)
+    if origin is None:
+        return {"source": "workspace", "trust": "built-in", "artifact": ""}
+    return {"source": origin.source, "trust": origin.trust, "artifact": f"plugin/{plugin.id}"}

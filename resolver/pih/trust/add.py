@@ -1,0 +1,97 @@
+"""Believing a publisher: what adding a catalog would change in the keyring, to be shown before it is done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+
+from pih.trust import find, index, places, sign
+from pih.trust.keyring import Added, Key, Keyring
+from pih.trust.sign import Signature
+from pih_runtime.errors import ResolutionError, SealError
+
+_FIX = "get it again from its publisher"
+
+
+@attrs.frozen
+class Offer:
+    """A signed catalog, plugin or archive, whose signature holds. plugins: (id, version) of what it has.
+
+    before: the trusted key that vouches for this one, which takes its place; None where there is none.
+    """
+
+    name: str
+    path: Path
+    key: str
+    fingerprint: str
+    plugins: tuple[tuple[str, str], ...]
+    before: Key | None
+
+
+def offer(path: Path, keyring: Keyring) -> Offer:
+    """What is at `path`; raises where it is not signed, was changed since, or its key is not to be trusted again."""
+    path = path.resolve()
+    if not path.exists():
+        raise ResolutionError("there is no such file or folder", where=str(path), fix="name a catalog or a plugin")
+    if path.is_dir() and (path / index.INDEX).is_file():
+        listed, digest = index.read(path)
+        name, word, signature = listed.name, "catalog", index.signature(path)
+        plugins = tuple((entry.id, entry.version) for entry in listed.plugins)
+        told = index.rotations(path)
+    else:
+        held = places.of_path(path)
+        name, word, signature, digest = held.manifest.id, "plugin", sign.read(find.signature_of(path)), held.sha256
+        plugins, told = ((held.manifest.id, held.manifest.version),), ()
+    key = _checked(signature, word, digest, path)
+    fingerprint = sign.fingerprint(key)
+    known = keyring.find(fingerprint)
+    if known is not None and known.state != "trusted":
+        what = f"revoked: {known.note}" if known.state == "revoked" else f"replaced by {known.note}"
+        raise ResolutionError(
+            f"it is signed by {fingerprint}, which was {what}", where=str(path), fix="get a release with another key"
+        )
+    before = index.succession(key, told, keyring) if known is None else None
+    return Offer(name, path, key, fingerprint, plugins, before)
+
+
+def accepted(offered: Offer, keyring: Keyring) -> Keyring:
+    """The keyring that believes the offer's key, and no longer one that this replaces."""
+    changed = keyring.with_key(Key(offered.fingerprint, offered.key, offered.name, "trusted"))
+    if offered.before is not None:
+        changed = changed.with_key(attrs.evolve(offered.before, state="rotated", note=offered.fingerprint))
+    return changed.with_catalog(Added(offered.name, str(offered.path), offered.fingerprint))
+
+
+def revoked(keyring: Keyring, fingerprint: str, reason: str) -> Keyring:
+    """The keyring that never believes this key again."""
+    known = keyring.find(fingerprint)
+    entry = Key(fingerprint, known.public if known else "", known.name if known else "", "revoked", reason)
+    return keyring.with_key(entry)
+
+
+def verified(path: Path, keyring: Keyring) -> list[find.Found]:
+    """Every plugin at `path` with the verdict on it; raises SealError where one is not to be believed."""
+    if not path.exists():
+        raise SealError("there is no such file or folder", where=str(path), fix="name a catalog or a plugin")
+    found = list(find.at(path.resolve(), keyring, str(path)))
+    for item in found:
+        if not item.verdict.key:
+            name = f"{item.content.manifest.id} {item.content.manifest.version}"
+            raise SealError(f"{name}: {item.verdict.why}", where=str(path), fix=item.verdict.fix)
+    return found
+
+
+def _checked(signature: Signature | None, word: str, digest: str, path: Path) -> str:
+    """The public key of a signature that holds, whoever's it is."""
+    if signature is None:
+        raise ResolutionError(
+            "it is not signed",
+            where=str(path),
+            fix='for a folder of your own, name it in the profile: [[plugins]] path = …, trust = "local"',
+        )
+    if not sign.made(signature.key, word, digest, signature):
+        raise ResolutionError(
+            f"it is not what {signature.fingerprint} signed: it was changed afterwards", where=str(path), fix=_FIX
+        )
+    return signature.key

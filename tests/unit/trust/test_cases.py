@@ -1,0 +1,287 @@
+"""Whom to believe: each case is a folder of publisher and user, and the words that the user then reads."""
+
+import json
+
+import attrs
+import pytest
+
+from pih import pins, resolve
+from pih.trust import add, index, keyring, publish, sign
+from pih_runtime.errors import ResolutionError, SealError
+from tests.unit.trust import made
+
+PINS = pins.load(made.ROOT)
+PATH = '\n[[plugins]]\npath = "{}"\n'
+LOCAL = PATH + 'trust = "local"\n'
+
+
+def never(what):
+    raise AssertionError(f"asked for {what}")
+
+
+def refusal(tmp_path, entries, ring=None):
+    """The words of a lock that fails."""
+    with pytest.raises(ResolutionError) as caught:
+        _lock(tmp_path, entries, ring)
+    return str(caught.value)
+
+
+def _lock(tmp_path, entries, ring=None):
+    known = made.catalog_of(tmp_path, entries, ring)
+    return resolve.lock(made.intent(tmp_path, entries), known, PINS, None, fetch=never, pin=never)
+
+
+def test_unsigned_is_refused_unless_the_profile_says_so(tmp_path):
+    made.plugin(tmp_path / "npu")
+    words = refusal(tmp_path, PATH.format("npu"))
+    assert "backend/npu 0.1.0 (npu) is refused: it is not signed" in words
+    assert 'to fix: trust this place in the profile: [[plugins]] path = "npu", trust = "local"' in words
+    found = _lock(tmp_path, LOCAL.format("npu"))
+    (plugin,) = (item for item in found.plugins if item.id == "backend/npu")
+    assert (plugin.source, plugin.trust, plugin.artifact) == ("npu", "local", "plugin/backend/npu")
+    assert plugin.permissions.devices == ("/dev/npu0",)
+
+
+def test_steps_unpack_the_archive_that_the_lock_names(tmp_path):
+    made.plugin(tmp_path / "npu")
+    found = _lock(tmp_path, LOCAL.format("npu"))
+    (artifact,) = (item for item in found.artifacts if item.kind == "plugin")
+    assert artifact.purls == ("pkg:generic/plugin?path=npu",)
+    steps = {step.id: step for step in found.build.steps}
+    for name in ("app", "imports"):
+        assert artifact.name in steps[name].artifacts
+        assert steps[name].params["plugins"] == {
+            artifact.name: {"plugins/backend/npu/pih_backend_npu": "pih_backend_npu"}
+        }
+        assert not [tree for tree in steps[name].trees if "npu" in tree]
+    assert "plugins" not in steps["base"].params
+
+
+def test_a_key_of_the_keyring_is_believed(tmp_path):
+    key = made.key(tmp_path)
+    publish.sign_plugin(made.plugin(tmp_path / "npu"), key)
+    found = _lock(tmp_path, PATH.format("npu"), made.believing(key))
+    (plugin,) = (item for item in found.plugins if item.id == "backend/npu")
+    assert plugin.trust == sign.fingerprint(sign.public_of(key))
+
+
+def test_an_unknown_key_is_refused_by_its_fingerprint(tmp_path):
+    key = made.key(tmp_path)
+    publish.sign_plugin(made.plugin(tmp_path / "npu"), key)
+    name = sign.fingerprint(sign.public_of(key))
+    assert f"it is signed by {name}, which is not in your keyring" in refusal(tmp_path, PATH.format("npu"))
+
+
+def test_a_tampered_manifest_is_refused(tmp_path):
+    key = made.key(tmp_path)
+    folder = made.plugin(tmp_path / "npu")
+    publish.sign_plugin(folder, key)
+    manifest = folder / "plugin.toml"
+    manifest.write_text(manifest.read_text().replace("/dev/npu0", "/dev/mem"))
+    words = refusal(tmp_path, PATH.format("npu"), made.believing(key))
+    assert "its files, or its signature, were changed afterwards" in words
+
+
+def test_a_tampered_file_is_refused(tmp_path):
+    key = made.key(tmp_path)
+    folder = made.plugin(tmp_path / "npu")
+    publish.sign_plugin(folder, key)
+    (folder / "pih_backend_npu" / "more.py").write_text("import os\n")
+    assert "were changed afterwards" in refusal(tmp_path, PATH.format("npu"), made.believing(key))
+
+
+@pytest.mark.parametrize(
+    ("state", "note", "words"),
+    [
+        ("revoked", "laptop stolen", "was revoked: laptop stolen"),
+        ("rotated", "ed25519:new", "was replaced by ed25519:new"),
+    ],
+)
+def test_a_key_that_was_given_up_is_refused(tmp_path, state, note, words):
+    key = made.key(tmp_path)
+    publish.sign_plugin(made.plugin(tmp_path / "npu"), key)
+    assert words in refusal(tmp_path, PATH.format("npu"), made.believing(key, state=state, note=note))
+
+
+def test_a_signature_of_one_thing_is_none_of_another(tmp_path):
+    key = made.key(tmp_path)
+    digest = "0" * 64
+    signature = sign.sign(key, "catalog", digest)
+    assert sign.made(signature.key, "catalog", digest, signature)
+    assert not sign.made(signature.key, "plugin", digest, signature)
+    assert not sign.made(signature.key, "catalog", "1" * 64, signature)
+
+
+def test_a_release_for_another_core_says_what_would_fit(tmp_path):
+    key = made.key(tmp_path)
+    made.vendor(
+        tmp_path / "shelf",
+        key,
+        ("new", {"version": "0.3.0", "pih": ">=0.3"}),
+        ("old", {"version": "0.0.1", "pih": "<0.1"}),
+    )
+    words = refusal(tmp_path, PATH.format("shelf"), made.believing(key))
+    assert "it was tested with PIH >=0.3, ABI 1; this is PIH 0.1.0, ABI 1" in words
+    assert (
+        "      backend/npu  PIH    ABI  fits\n      0.3.0        >=0.3  1    no\n      0.0.1        <0.1   1    no"
+        in words
+    )
+    assert "there is no backend/npu for this PIH yet" in words
+
+
+def test_another_abi_says_which_release_fits(tmp_path):
+    made.plugin(tmp_path / "npu", version="0.2.0", abi=2)
+    table = '[[tested]]\nversion = "0.1.0"\npih = ">=0.1,<0.2"\nabi = 1\n'
+    manifest = tmp_path / "npu" / "plugin.toml"
+    manifest.write_text(manifest.read_text() + table)
+    words = refusal(tmp_path, LOCAL.format("npu"))
+    assert "ABI 2 is not this PIH's ABI 1" in words
+    assert "take backend/npu 0.1.0" in words
+
+
+def test_a_matrix_without_this_release_is_refused(tmp_path):
+    made.plugin(tmp_path / "npu", text=made.MANIFEST.partition("[[tested]]")[0])
+    assert "its version matrix has no row for 0.1.0" in refusal(tmp_path, LOCAL.format("npu"))
+
+
+def test_a_withdrawn_release_is_passed_over(tmp_path):
+    key = made.key(tmp_path)
+    shelf = made.vendor(tmp_path / "shelf", key, ("a", {"version": "0.1.0"}), ("b", {"version": "0.2.0"}))
+    listed, _ = index.read(shelf)
+    entries = tuple(attrs.evolve(e, yanked="wrong sums") if e.version == "0.2.0" else e for e in listed.plugins)
+    index.write(shelf, attrs.evolve(listed, plugins=entries))
+    publish.sign_catalog(shelf, "", key)
+    found = _lock(tmp_path, PATH.format("shelf"), made.believing(key))
+    assert [item.version for item in found.plugins if item.id == "backend/npu"] == ["0.1.0"]
+    (shelf / "a" / "plugin.toml").unlink()
+    publish.sign_catalog(shelf, "", key)
+    assert "wrong sums" in refusal(tmp_path, PATH.format("shelf"), made.believing(key))
+
+
+def test_a_catalog_whose_files_are_others_is_refused(tmp_path):
+    key = made.key(tmp_path)
+    shelf = made.vendor(tmp_path / "shelf", key, ("a", {}))
+    (shelf / "a" / "pih_backend_npu" / "__init__.py").write_text("import os\n")
+    assert "its files are not those that shelf names" in refusal(tmp_path, PATH.format("shelf"), made.believing(key))
+
+
+def test_an_index_that_was_edited_is_refused(tmp_path):
+    key = made.key(tmp_path)
+    shelf = made.vendor(tmp_path / "shelf", key, ("a", {}))
+    text = (shelf / "catalog.json").read_text()
+    (shelf / "catalog.json").write_text(text.replace('"vendor"', '"wendor"'))
+    assert "were changed afterwards" in refusal(tmp_path, PATH.format("shelf"), made.believing(key))
+
+
+@pytest.mark.parametrize("path", ["/etc", "../x", "a/../../x"])
+def test_an_index_cannot_name_what_lies_elsewhere(tmp_path, path):
+    shelf = made.vendor(tmp_path / "shelf", made.key(tmp_path), ("a", {}))
+    data = json.loads((shelf / "catalog.json").read_text())
+    data["plugins"][0]["path"] = path
+    (shelf / "catalog.json").write_text(json.dumps(data))
+    with pytest.raises(ResolutionError, match="is not below the catalog"):
+        index.read(shelf)
+
+
+def test_the_names_of_built_in_plugins_are_taken(tmp_path):
+    made.plugin(tmp_path / "npu", version="9.9.9", text=made.MANIFEST.replace("backend/npu", "backend/cpu"))
+    known = made.catalog_of(tmp_path, LOCAL.format("npu"))
+    assert [item.why for item in known.refused] == ["that id is a plugin of PIH's own"]
+    assert [item.version for item in known.plugins if item.id == "backend/cpu"] == ["0.1.0"]
+
+
+def test_nothing_from_outside_takes_a_place_unasked(tmp_path):
+    """A higher version of a capability that PIH's own plugin serves."""
+    text = made.MANIFEST.replace("backend/npu", "memory/mine").replace('"backend"', '"memory"')
+    text = text.replace('"backend.device" = "1.0"', '"memory.pages" = "1.0"').partition("[requires]")
+    made.plugin(tmp_path / "npu", version="9.9.9", text=text[0] + text[2][text[2].index("[runtime]") :])
+    entries = LOCAL.format("npu")
+    known = made.catalog_of(tmp_path, entries)
+    assert [item.id for item in known.plugins if item.id == "memory/mine"]
+    found = resolve.lock(made.intent(tmp_path, entries, "cpu"), known, PINS, None, fetch=never, pin=never)
+    assert {item.id for item in found.plugins if item.kind == "memory"} == {"memory/paged"}
+
+
+def test_two_places_with_other_files_of_one_version(tmp_path):
+    made.plugin(tmp_path / "a")
+    made.plugin(tmp_path / "b")
+    (tmp_path / "b" / "pih_backend_npu" / "more.py").write_text("")
+    known = made.catalog_of(tmp_path, LOCAL.format("a") + LOCAL.format("b"))
+    assert [item.why for item in known.refused] == ["a has other files of the same version"]
+
+
+def test_an_added_catalog_serves_every_profile_and_no_path_of_it_is_locked(tmp_path):
+    key = made.key(tmp_path)
+    shelf = made.vendor(tmp_path / "shelf", key, ("a", {}))
+    ring = add.accepted(add.offer(shelf, keyring.Keyring()), keyring.Keyring())
+    found = _lock(tmp_path, "", ring)
+    (artifact,) = (item for item in found.artifacts if item.kind == "plugin")
+    assert artifact.purls == ("pkg:generic/plugin?catalog=vendor&file=a",)
+    assert [item.source for item in found.plugins if item.id == "backend/npu"] == ["catalog vendor"]
+
+
+def test_a_broken_catalog_breaks_no_deployment_that_does_not_want_it(tmp_path):
+    key = made.key(tmp_path)
+    shelf = made.vendor(tmp_path / "shelf", key, ("a", {}))
+    ring = add.accepted(add.offer(shelf, keyring.Keyring()), keyring.Keyring())
+    (shelf / "catalog.json").write_text("{")
+    known = made.catalog_of(tmp_path, "", ring)
+    assert [item.id for item in known.refused] == ["vendor"]
+    found = resolve.lock(made.intent(tmp_path, "", "cpu"), known, PINS, None, fetch=never, pin=never)
+    assert not [item for item in found.artifacts if item.kind == "plugin"]
+
+
+def test_a_new_key_that_the_old_one_vouches_for_takes_its_place(tmp_path):
+    old, new = made.key(tmp_path, "old"), made.key(tmp_path, "new")
+    shelf = made.vendor(tmp_path / "shelf", old, ("a", {}))
+    ring = add.accepted(add.offer(shelf, keyring.Keyring()), keyring.Keyring())
+    publish.rotate(shelf, old, new)
+    name = sign.fingerprint(sign.public_of(new))
+    assert f"it is signed by {name}, which is not in your keyring" in refusal(tmp_path, "", ring)
+    offered = add.offer(shelf, ring)
+    assert offered.before is not None
+    assert offered.before.fingerprint == sign.fingerprint(sign.public_of(old))
+    ring = add.accepted(offered, ring)
+    assert {key.state for key in ring.keys if key.fingerprint != name} == {"rotated"}
+    assert _lock(tmp_path, "", ring)
+    publish.sign_catalog(shelf, "", old)
+    with pytest.raises(ResolutionError, match="was replaced by"):
+        add.offer(shelf, ring)
+
+
+def test_a_revoked_key_vouches_for_nobody_and_cannot_be_added_again(tmp_path):
+    old, new = made.key(tmp_path, "old"), made.key(tmp_path, "new")
+    shelf = made.vendor(tmp_path / "shelf", old, ("a", {}))
+    ring = add.accepted(add.offer(shelf, keyring.Keyring()), keyring.Keyring())
+    ring = add.revoked(ring, sign.fingerprint(sign.public_of(old)), "stolen")
+    with pytest.raises(ResolutionError, match="was revoked: stolen"):
+        add.offer(shelf, ring)
+    publish.rotate(shelf, old, new)
+    assert add.offer(shelf, ring).before is None
+    assert "was revoked: stolen" in refusal(tmp_path, PATH.format("shelf"), _with(ring, old, shelf))
+
+
+def _with(ring, private, shelf):
+    publish.sign_catalog(shelf, "", private)
+    return attrs.evolve(ring, catalogs=())
+
+
+def test_verify_names_what_is_wrong(tmp_path):
+    key = made.key(tmp_path)
+    shelf = made.vendor(tmp_path / "shelf", key, ("a", {}))
+    assert [item.verdict.key for item in add.verified(shelf, made.believing(key))] == [
+        sign.fingerprint(sign.public_of(key))
+    ]
+    (shelf / "a" / "pih_backend_npu" / "more.py").write_text("")
+    with pytest.raises(SealError, match="its files are not those"):
+        add.verified(shelf, made.believing(key))
+
+
+def test_a_keyring_that_is_none_is_refused_with_its_path(tmp_path):
+    path = keyring.path_of({"XDG_CONFIG_HOME": str(tmp_path)})
+    path.parent.mkdir()
+    for text in ("{", '{"schema": 1, "keyz": []}', '{"schema": 2}', "[" * 100_000):
+        path.write_text(text)
+        with pytest.raises(Exception, match="keyring") as caught:
+            keyring.load({"XDG_CONFIG_HOME": str(tmp_path)})
+        assert str(path) in str(caught.value)

@@ -1,0 +1,104 @@
+"""A plugin's archive: canonical, whole, and nothing but what the manifest names."""
+
+import io
+import tarfile
+
+import pytest
+
+from pih.trust import content
+from pih_runtime.errors import BuildError, ResolutionError
+from pih_steps import plugins
+from tests.unit.trust import made
+
+
+def test_folder_and_archive_are_the_same_plugin(tmp_path):
+    folder = made.plugin(tmp_path / "npu")
+    held = content.of_folder(folder)
+    (tmp_path / "npu.tar").write_bytes(held.archive)
+    assert content.of_archive(tmp_path / "npu.tar") == held
+
+
+def test_what_the_manifest_does_not_name_moves_nothing(tmp_path):
+    folder = made.plugin(tmp_path / "npu")
+    before = content.of_folder(folder).sha256
+    (folder / "README.md").write_text("hello")
+    (folder / "tests").mkdir()
+    (folder / "tests" / "test_npu.py").write_text("")
+    (folder / "pih_backend_npu" / "__pycache__").mkdir()
+    (folder / "pih_backend_npu" / "__pycache__" / "x.pyc").write_bytes(b"x")
+    assert content.of_folder(folder).sha256 == before
+    (folder / "LICENSE").write_text("as you like")
+    assert content.of_folder(folder).sha256 != before
+
+
+def test_unpacking_gives_the_files_back(tmp_path):
+    held = content.of_folder(made.plugin(tmp_path / "npu"))
+    (tmp_path / "a.tar").write_bytes(held.archive)
+    plugins.unpack(tmp_path / "a.tar", tmp_path / "out")
+    assert content.of_folder(tmp_path / "out") == held
+
+
+def _archive(path, entries):
+    with tarfile.open(path, "w:", format=tarfile.USTAR_FORMAT) as tar:
+        for name, body, kind in entries:
+            info = tarfile.TarInfo(name)
+            info.type, info.size = kind, len(body)
+            info.linkname = "/etc/passwd" if kind == tarfile.SYMTYPE else ""
+            tar.addfile(info, io.BytesIO(body))
+    return path
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        ("../evil", b"x", tarfile.REGTYPE),
+        ("/evil", b"x", tarfile.REGTYPE),
+        ("a/../../evil", b"x", tarfile.REGTYPE),
+        ("link", b"", tarfile.SYMTYPE),
+        ("hard", b"", tarfile.LNKTYPE),
+        ("pipe", b"", tarfile.FIFOTYPE),
+    ],
+)
+def test_an_archive_cannot_leave_its_folder(tmp_path, entry):
+    path = _archive(tmp_path / "evil.tar", [entry])
+    with pytest.raises(BuildError):
+        plugins.unpack(path, tmp_path / "out")
+    assert not (tmp_path / "evil").exists()
+
+
+@pytest.mark.parametrize("extra", [("x", b"x", tarfile.REGTYPE), ("link", b"", tarfile.SYMTYPE)])
+def test_an_archive_of_another_form_is_refused(tmp_path, extra):
+    """Two readers can disagree about an archive that is not canonical."""
+    folder = made.plugin(tmp_path / "npu")
+    files = [(p.relative_to(folder).as_posix(), p.read_bytes(), tarfile.REGTYPE) for p in folder.rglob("*.*")]
+    path = _archive(tmp_path / "npu.tar", [*files, extra])
+    with pytest.raises(ResolutionError, match="not an archive as `pih catalog sign` packs it"):
+        content.of_archive(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("pih_backend_npu:start", "pih_other:start"), ""),
+        (('package = "pih_backend_npu"', 'package = "pih_gone"'), "has no package pih_gone"),
+        (('package = "pih_backend_npu"', 'package = "json"'), "has no package json"),
+        (('id = "backend/npu"', 'id = "backend/../npu"'), "is not allowed"),
+        (('kind = "backend"', 'kind = "model"'), 'is not the kind in "backend/npu"'),
+    ],
+)
+def test_a_plugin_that_is_not_whole_is_refused(tmp_path, change, words):
+    folder = made.plugin(tmp_path / "npu", text=made.MANIFEST.replace(*change))
+    if not words:
+        assert content.of_folder(folder)
+        return
+    with pytest.raises(ResolutionError, match=words):
+        content.of_folder(folder)
+
+
+def test_a_package_cannot_take_the_name_of_the_standard_library(tmp_path):
+    folder = made.plugin(
+        tmp_path / "npu", text=made.MANIFEST.replace('package = "pih_backend_npu"', 'package = "json"')
+    )
+    (folder / "pih_backend_npu").rename(folder / "json")
+    with pytest.raises(ResolutionError, match="calls its package json, which is another's name"):
+        content.of_folder(folder)
