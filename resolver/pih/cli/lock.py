@@ -13,7 +13,8 @@ from pih import catalog, pins, profile
 from pih import lock as locks
 from pih.build import pin
 from pih.build.progress import renderer
-from pih.cli import _workspace
+from pih.cli import _table, _workspace
+from pih.inspect import moves
 from pih.lock import Lock
 
 
@@ -25,48 +26,56 @@ from pih.lock import Lock
     flag_value="",
     is_flag=False,
     default=None,
-    help="Move artifacts to what your registries offer: one by its name, 'base' (the .debs), or, without a name, all.",
+    help="Move a plugin to the catalog's newest that serves, or artifacts to what your registries offer: one by its "
+    "name, 'base' (the .debs), or, without a name, all.",
 )
 @_workspace.offline_option
 @_workspace.json_option
 def command(profile_path: Path, upgrade: str | None, offline: bool, as_json: bool) -> None:
-    """Resolve a profile into its lock; what is locked and still fits stays as it is."""
+    """Resolve a profile into its lock; what is locked and still fits stays as it is.
+
+    Prints each decision that moved, from what to what, and why.
+    """
     intent = profile.load(profile_path)
     known = catalog.load(_workspace.SOURCE_ROOT)
     path = _workspace.lock_path(intent)
     before = locks.read(path) if path.exists() else None
     with renderer() as listener:
-        start = before
+        start, asked = before, frozenset[str]()
         if upgrade is not None:
             start = before or _workspace.resolve(intent, known, None, offline=offline, listener=listener)
-            start = _upgraded(start, upgrade)
+            asked = _asked(start, upgrade)
+            start = _upgraded(start, asked)
         after = _workspace.resolve(intent, known, start, offline=offline, listener=listener)
     if after != before:
         locks.write(after, path)
-    moves = _moves(before, after)
+    found = moves.moves(before, after, lambda section, key: intent.reason(_workspace.SOURCE_ROOT, section, key), asked)
     if as_json:
-        click.echo(json.dumps({"lock": str(path), "changed": after != before, "moves": moves}, indent=2))
+        rows = [attrs.asdict(move) for move in found]
+        click.echo(json.dumps({"lock": str(path), "changed": after != before, "moves": rows}, indent=2))
         return
-    for name, old, new in moves:
-        click.echo(f"{name}: {old or 'new'} → {new or 'gone'}")
+    if found:
+        head = ("what", "before", "after", "why")
+        click.echo("\n".join(_table.aligned([head, *(attrs.astuple(move) for move in found)])))
     click.echo(f"{path}: {'written' if after != before else 'unchanged'}")
 
 
-def _upgraded(found: Lock, what: str) -> Lock:
-    """The lock with the named artifacts pinned anew, as the start of a resolution."""
-    held = pins.Pins(pins.SCHEMA, found.build.seed, found.artifacts)
-    fresh, _ = pins.upgrade(held, pins.chosen(held, what), pin.newest(_workspace.store(), os.environ))
-    return attrs.evolve(found, artifacts=fresh.artifacts)
+def _asked(found: Lock, what: str) -> frozenset[str]:
+    """The plugins and artifacts that `--upgrade WHAT` may move."""
+    ids = frozenset(plugin.id for plugin in found.plugins)
+    if what in ids:
+        return frozenset([what])
+    artifacts = frozenset(artifact.name for artifact in pins.chosen(_held(found), what))
+    return artifacts | ids if what == "" else artifacts
 
 
-def _moves(before: Lock | None, after: Lock) -> list[tuple[str, str, str]]:
-    """(name, version before, version after) of each plugin and artifact that is not what it was."""
-    old, new = _versions(before) if before else {}, _versions(after)
-    names = sorted(old.keys() | new.keys())
-    changed = [name for name in names if old.get(name) != new.get(name)]
-    return [(name, old.get(name, ("", ""))[0], new.get(name, ("", ""))[0]) for name in changed]
+def _upgraded(found: Lock, asked: frozenset[str]) -> Lock:
+    """The lock as the start of a resolution: without the plugins that may move, with the artifacts pinned anew."""
+    moving = tuple(artifact for artifact in found.artifacts if artifact.name in asked)
+    fresh, _ = pins.upgrade(_held(found), moving, pin.newest(_workspace.store(), os.environ))
+    kept = tuple(plugin for plugin in found.plugins if plugin.id not in asked)
+    return attrs.evolve(found, plugins=kept, artifacts=fresh.artifacts)
 
 
-def _versions(found: Lock) -> dict[str, tuple[str, str]]:
-    plugins = {plugin.id: (plugin.version, "") for plugin in found.plugins}
-    return plugins | {artifact.name: (artifact.version, artifact.sha256) for artifact in found.artifacts}
+def _held(found: Lock) -> pins.Pins:
+    return pins.Pins(pins.SCHEMA, found.build.seed, found.artifacts)

@@ -1,0 +1,124 @@
+"""What differs between two locks of a profile, decision by decision, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+
+from pih.inspect import overview
+from pih.inspect.overview import mib
+from pih.lock import Artifact, Lock, Plugin
+from pih.structure import unstructure
+
+# Where a lock repeats what the profile says, under the same names; the rest is spelt out in `_asked`.
+_SECTIONS = ("target", "limits", "service")
+_SAME_KEY = {"memory_bytes": "memory"}
+_PARTS = ("provides", "requires", "permissions", "runtime", "abi", "source")
+
+Line = Callable[[str, str], str]
+
+
+@attrs.frozen
+class Move:
+    """A decision that changed. before: '' where it is new; after: '' where it is gone."""
+
+    name: str
+    before: str
+    after: str
+    why: str
+
+
+def moves(before: Lock | None, after: Lock, line: Line, upgraded: frozenset[str]) -> tuple[Move, ...]:
+    """Every move. line: the profile's line of a section's key. upgraded: names that were asked to move.
+
+    Of a first lock, its plugins and artifacts.
+    """
+    found = [*_plugins(before, after, upgraded), *_artifacts(before, after, upgraded)]
+    if before is not None:
+        found = [*_asked(before, after, line), *found, *_followed(before, after)]
+        if not found and before != after:
+            changed = [field.name for field in attrs.fields(Lock) if _value(before, field) != _value(after, field)]
+            found = [Move(name, "", "", "follows the source tree or the lines of the profile") for name in changed]
+    return tuple(found)
+
+
+def _value(lock: Lock, field: Any) -> Any:
+    return getattr(lock, field.name)
+
+
+def _asked(before: Lock, after: Lock, line: Line) -> Iterator[Move]:
+    """What the profile itself says."""
+    for section in _SECTIONS:
+        old, new = unstructure(getattr(before, section)), unstructure(getattr(after, section))
+        for key in new:
+            if old.get(key) != new[key] and not isinstance(new[key], dict):
+                said = line(section, _SAME_KEY.get(key, key))
+                yield Move(f"{section}.{key}", _shown(old.get(key)), _shown(new[key]), said)
+    if before.delivery != after.delivery:
+        yield Move("weights.delivery", before.delivery, after.delivery, line("weights", "delivery"))
+    for role in sorted((before.model.keys() | after.model.keys()) - {"plugin"}):
+        old, new = (lock.model.get(role, {}).get("source", "") for lock in (before, after))
+        if old != new:
+            yield Move(f"model.{role}", old, new, line("model", role))
+
+
+def _shown(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _plugins(before: Lock | None, after: Lock, upgraded: frozenset[str]) -> Iterator[Move]:
+    old = {plugin.id: plugin for plugin in before.plugins} if before else {}
+    new = {plugin.id: plugin for plugin in after.plugins}
+    for name in sorted(old.keys() | new.keys()):
+        was, now = old.get(name), new.get(name)
+        if was is None or now is None:
+            yield _come_or_gone(name, was, now)
+        elif was.version != now.version:
+            why = "asked for by --upgrade" if name in upgraded else "the version that the profile and the catalog give"
+            yield Move(name, was.version, now.version, why)
+        else:
+            changed = [part for part in _PARTS if getattr(was, part) != getattr(now, part)]
+            if changed:
+                yield Move(name, was.version, now.version, f"its plugin.toml has other {', '.join(changed)}")
+
+
+def _artifacts(before: Lock | None, after: Lock, upgraded: frozenset[str]) -> Iterator[Move]:
+    old = {(item.kind, item.name): item for item in before.artifacts} if before else {}
+    new = {(item.kind, item.name): item for item in after.artifacts}
+    for key in sorted(old.keys() | new.keys()):
+        was, now = old.get(key), new.get(key)
+        if was is None or now is None:
+            yield _come_or_gone(key[1], was, now)
+        elif was.sha256 != now.sha256:
+            asked = key[1] in upgraded
+            yield Move(key[1], was.version, now.version, "asked for by --upgrade" if asked else now.reasons[0])
+
+
+def _come_or_gone(name: str, was: Plugin | Artifact | None, now: Plugin | Artifact | None) -> Move:
+    if now is not None:
+        return Move(name, "", now.version, min(now.reasons, key=len, default=""))
+    assert was is not None
+    return Move(name, was.version, "", "nothing asks for it any more")
+
+
+def _followed(before: Lock, after: Lock) -> Iterator[Move]:
+    """What follows from other moves: the plan, its kernels, the memory."""
+    if before.plan != after.plan:
+        calls = [f"{lock.plan.calls} calls, sha256:{lock.plan.sha256[:12]}" for lock in (before, after)]
+        yield Move("plan", calls[0], calls[1], "the model, its limits, a model plugin or the kernels' report changed")
+    old, new = ({binding.symbol for binding in lock.bindings} for lock in (before, after))
+    if old != new:
+        why = f"{len(new - old)} come, {len(old - new)} go: the plan calls others"
+        yield Move("kernels", str(len(old)), str(len(new)), why)
+    slow = [overview.fallbacks(lock) for lock in (before, after)]
+    if slow[0] != slow[1]:
+        yield Move("fallbacks", "; ".join(slow[0]), "; ".join(slow[1]), "as the profile's [kernels] allows")
+    if before.budget.total != after.budget.total:
+        parts = [
+            f"{name} {mib(getattr(after.budget, name) - getattr(before.budget, name))}"
+            for name in ("weights", "kv", "activations", "spill", "host")
+            if getattr(after.budget, name) != getattr(before.budget, name)
+        ]
+        yield Move("memory", mib(before.budget.total), mib(after.budget.total), f"difference: {', '.join(parts)}")

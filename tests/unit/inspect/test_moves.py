@@ -1,0 +1,99 @@
+"""What `pih lock` says that moved, and why."""
+
+import attrs
+import pytest
+
+from pih import profile
+from pih.inspect.moves import Move, moves
+from tests.unit.inspect.test_why import LOCK, PROFILE, ROOT
+
+NONE = frozenset()
+
+
+def line(section, key):
+    return profile.load(PROFILE).reason(ROOT, section, key)
+
+
+def moved(after, before=LOCK, upgraded=NONE):
+    return {move.name: move for move in moves(before, after, line, upgraded)}
+
+
+def with_artifact(name, **changes):
+    changed = tuple(attrs.evolve(item, **changes) if item.name == name else item for item in LOCK.artifacts)
+    return attrs.evolve(LOCK, artifacts=changed)
+
+
+def test_the_same_lock_moves_nothing():
+    assert moves(LOCK, LOCK, line, NONE) == ()
+
+
+def test_a_first_lock_lists_its_plugins_and_artifacts_with_reasons():
+    found = moved(LOCK, before=None)
+    assert found.keys() == {plugin.id for plugin in LOCK.plugins} | {item.name for item in LOCK.artifacts}
+    assert all(move.before == "" and move.after and ".toml:" in move.why for move in found.values())
+
+
+def test_a_limit_moves_on_the_profiles_word_and_the_memory_follows():
+    after = attrs.evolve(
+        LOCK,
+        limits=attrs.evolve(LOCK.limits, context=1024),
+        budget=attrs.evolve(LOCK.budget, kv=LOCK.budget.kv - 2**20, total=LOCK.budget.total - 2**20),
+    )
+    found = moved(after)
+    assert found["limits.context"] == Move("limits.context", "2048", "1024", line("limits", "context"))
+    assert found["memory"].why == "difference: kv -1.0 MiB"
+    assert found.keys() == {"limits.context", "memory"}
+
+
+def test_target_memory_is_named_as_in_the_profile():
+    found = moved(attrs.evolve(LOCK, target=attrs.evolve(LOCK.target, memory_bytes=2**30)))
+    assert found["target.memory_bytes"].why == line("target", "memory")
+
+
+def test_another_checkpoint():
+    weights = LOCK.model["weights"] | {"source": "file:other.gguf"}
+    found = moved(attrs.evolve(LOCK, model=LOCK.model | {"weights": weights}))
+    assert (found["model.weights"].after, found["model.weights"].why) == ("file:other.gguf", line("model", "weights"))
+
+
+def test_what_is_not_asked_for_any_more():
+    kept = tuple(plugin for plugin in LOCK.plugins if plugin.id != "health/probe")
+    found = moved(attrs.evolve(LOCK, plugins=kept))
+    assert (found["health/probe"].after, found["health/probe"].why) == ("", "nothing asks for it any more")
+
+
+def test_a_plugin_of_another_version():
+    newer = tuple(attrs.evolve(item, version="9") if item.id == "memory/paged" else item for item in LOCK.plugins)
+    after = attrs.evolve(LOCK, plugins=newer)
+    assert moved(after)["memory/paged"].after == "9"
+    assert moved(after, upgraded=frozenset(["memory/paged"]))["memory/paged"].why == "asked for by --upgrade"
+
+
+def test_a_plugin_with_another_manifest():
+    listening = attrs.evolve(LOCK.plugins[0].permissions, network="listen")
+    wider = tuple(
+        attrs.evolve(item, permissions=listening) if item.id == "memory/paged" else item for item in LOCK.plugins
+    )
+    assert moved(attrs.evolve(LOCK, plugins=wider))["memory/paged"].why == "its plugin.toml has other permissions"
+
+
+@pytest.mark.parametrize(
+    ("upgraded", "why"), [(NONE, "surface/openai imports it"), (frozenset(["uvicorn"]), "asked for by --upgrade")]
+)
+def test_an_artifact_of_another_version(upgraded, why):
+    found = moved(with_artifact("uvicorn", version="9", sha256="9" * 64), upgraded=upgraded)
+    assert found.keys() == {"uvicorn"}
+    assert found["uvicorn"].after == "9"
+    assert found["uvicorn"].why.endswith(why)
+
+
+def test_other_kernels_and_another_plan():
+    after = attrs.evolve(LOCK, bindings=LOCK.bindings[1:], plan=attrs.evolve(LOCK.plan, calls=1))
+    found = moved(after)
+    assert found["kernels"].why == "0 come, 1 go: the plan calls others"
+    assert found["plan"].after.startswith("1 calls, sha256:")
+
+
+def test_a_change_that_is_no_decision_is_named_all_the_same():
+    found = moves(LOCK, with_artifact("uvicorn", reasons=("profiles/x.toml:99 features.openai = true",)), line, NONE)
+    assert [move.name for move in found] == ["artifacts"]
