@@ -56,16 +56,18 @@ class Profile:
 
 def load(path: Path) -> Profile:
     """Read and check a profile; raises ProfileError with file, line, key, what is allowed."""
+    fix = "give the path of a profile (TOML)"
     try:
-        raw = path.read_bytes()
+        if path.exists() and not path.is_file():  # a pipe would wait, a device would never end
+            raise ProfileError("not a plain file", where=str(path), fix=fix)
+        with path.open("rb") as stream:
+            raw = stream.read(_MAX_BYTES + 1)
     except OSError as problem:
-        raise ProfileError(
-            f"cannot read the profile: {problem.strerror}", where=str(path), fix="give the path of a profile (TOML)"
-        ) from problem
+        raise ProfileError(f"cannot read the profile: {problem.strerror}", where=str(path), fix=fix) from problem
+    except ValueError as problem:  # a NUL in the path
+        raise ProfileError(f"cannot read the profile: {problem}", where=repr(str(path)), fix=fix) from problem
     if len(raw) > _MAX_BYTES:
-        raise ProfileError(
-            f"{len(raw)} bytes is too large for a profile", where=str(path), fix="give the path of a profile (TOML)"
-        )
+        raise ProfileError(f"more than {_MAX_BYTES} bytes is too large for a profile", where=str(path), fix=fix)
     return parse(raw, path)
 
 
@@ -85,6 +87,8 @@ def parse(raw: bytes, path: Path) -> Profile:
         raise ProfileError(
             f"not TOML: {what}", where=f"{path}:{line}", fix="correct the syntax of this line"
         ) from problem
+    except ValueError as problem:  # a number of thousands of digits
+        raise ProfileError(f"not TOML: {problem}", where=str(path), fix="write a smaller number") from problem
     except RecursionError as problem:
         raise ProfileError(
             "nested too deeply", where=str(path), fix="a profile has tables with plain values only"

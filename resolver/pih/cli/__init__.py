@@ -12,7 +12,7 @@ import sys
 import click
 
 from pih.cli import _errors
-from pih_runtime.errors import PihError
+from pih_runtime.errors import PihError, WorkerError
 
 COMMANDS = {
     "lock": "resolve a profile into its lock",
@@ -23,6 +23,7 @@ COMMANDS = {
     "explain": "show the decisions for a profile, each with its reason",
     "why": "say why something is part of a deployment",
     "fetch": "download a lock's artifacts into the store",
+    "catalog": "plugins from outside, and whom to believe about them",
     "store": "look at and fill the artifact store",
     "weights": "pack weights that are delivered separately",
     "doctor": "say what this host can build and run",
@@ -51,7 +52,7 @@ class _Commands(click.Group):
 @click.version_option(package_name=None, version="0.1.0", prog_name="pih")
 @click.option(_errors.OPTION, is_flag=True, expose_value=False, help="Print a failure on stderr as one line of JSON.")
 def pih() -> None:
-    r"""Compile one deployment of a language model into one sealed OCI image.
+    """Compile one deployment of a language model into one sealed OCI image.
 
     \b
     Example:
@@ -64,12 +65,21 @@ def pih() -> None:
 
 def main() -> None:
     """Run the command line; a failure becomes its message on stderr and its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr] # a name may hold what cannot be shown
     try:
         sys.exit(pih(prog_name="pih", standalone_mode=False))
     except (PihError, click.ClickException) as error:
-        _errors.show(error, as_json=_errors.wants_json(sys.argv[1:]))
-        sys.exit(error.exit_code)
+        _fail(error)
     except click.Abort:
         sys.exit(130)  # interrupted, as SIGINT would say
     except BrokenPipeError:
         sys.exit(141)  # the reader of our output went away, as SIGPIPE would say
+    except OSError as problem:  # the disk, a folder, a permission: the host's state, not a defect
+        where = str(problem.filename or "")
+        _fail(WorkerError(problem.strerror or str(problem), where=where, fix="make room or give access, and try again"))
+
+
+def _fail(error: PihError | click.ClickException) -> None:
+    _errors.show(error, as_json=_errors.wants_json(sys.argv[1:]))
+    sys.exit(error.exit_code)

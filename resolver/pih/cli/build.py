@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import attrs
@@ -136,16 +137,23 @@ def _check(profile_path: Path, *, offline: bool, jobs: int, as_json: bool) -> No
 
 
 def _copied(image: Path, output: Path) -> Path:
-    """A layout of the user's own, beside and renamed; hard links would let an edit reach the store."""
-    if output.exists() and not (output / "oci-layout").is_file():
+    """A layout of the user's own: hard links would let an edit reach the store. Replaces no other folder than a layout.
+
+    Made beside and renamed, so that the folder is never there by half.
+    """
+    if os.path.lexists(output) and not _is_layout(output):
         raise BuildError("is there already, and is no image layout", where=str(output), fix="name another folder")
-    beside = output.with_name(f".{output.name}.part")
-    shutil.rmtree(beside, ignore_errors=True)
-    shutil.copytree(image, beside)
-    before = output.with_name(f".{output.name}.old")
-    shutil.rmtree(before, ignore_errors=True)
-    if output.exists():
-        output.rename(before)  # the folder is never there by half
-    beside.rename(output)
-    shutil.rmtree(before, ignore_errors=True)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as beside:
+        made, before = Path(beside, "new"), Path(beside, "before")
+        shutil.copytree(image, made)
+        if output.exists():
+            output.rename(before)
+        made.rename(output)
     return output
+
+
+def _is_layout(path: Path) -> bool:
+    """A folder with what a layout has and nothing else: all of it can be made again."""
+    names = {"oci-layout", "index.json", "manifest.json", "blobs"}
+    return path.is_dir() and not path.is_symlink() and {entry.name for entry in path.iterdir()} == names

@@ -1,8 +1,10 @@
 """What goes wrong, through the command line: what is said, the exit code, nothing left behind, no traceback."""
 
 import json
+import os
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -162,3 +164,41 @@ def test_doctor_says_what_this_host_has():
     assert checks["Python"]["ok"]
     assert {"CPU ISA", "memory", "bwrap", "podman", "Nix", "Bazel", "NVIDIA GPU"} <= checks.keys()
     assert all(check["ok"] or check["fix"] for check in checks.values())
+
+
+def test_output_replaces_a_layout_and_nothing_else(tmp_path):
+    layout = tmp_path / "layout"
+    for _ in range(2):
+        pih("build", "--profile", PROFILE, "--output", layout)
+    assert [path.name for path in tmp_path.iterdir()] == ["layout"]
+    (layout / "thesis.txt").write_text("precious")
+    refused(7, "build", "--profile", PROFILE, "--output", layout)
+    assert (layout / "thesis.txt").read_text() == "precious"
+    link = tmp_path / "link"
+    link.symlink_to(layout)
+    refused(7, "build", "--profile", PROFILE, "--output", link)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda path: path.write_text("port = " + "9" * 5000),
+        lambda path: path.write_bytes(bytes(2 << 20)),
+        lambda path: (path.unlink(), os.mkfifo(path)),
+        lambda path: (path.unlink(), path.symlink_to("/dev/zero")),
+        lambda path: (path.unlink(), path.symlink_to(path.name)),
+        lambda path: (path.unlink(), path.mkdir()),
+    ],
+    ids=["digits", "zeros", "pipe", "device", "loop", "folder"],
+)
+def test_what_is_no_profile_is_refused_at_once(profile, spoil):
+    spoil(profile)
+    refused(3, "build", "--profile", profile)
+
+
+def test_a_full_disk_is_no_traceback():
+    with Path("/dev/full").open("w") as full:
+        arguments = [str(ROOT / "pih"), "inspect", "--profile", PROFILE]
+        run = subprocess.run(arguments, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert run.returncode == 9
+    assert b"Traceback" not in run.stderr

@@ -18,8 +18,7 @@ def held(image):
 
 
 def chains_of(held):
-    graph = causes.of_lock(held.lock)
-    graph = graph.joined(causes.of_files(graph, held.contents.files))
+    graph = causes.of_contents(causes.of_lock(held.lock), held.contents)
     return {key: why.chains(graph, key)[0] for key in graph.things}
 
 
@@ -27,6 +26,7 @@ def test_every_file_plugin_and_artifact_has_chains_that_begin_at_lines_of_the_pr
     chains = chains_of(held)
     assert {("file", file.path) for file in held.contents.files} <= chains.keys()
     assert ("file", "/pih/bundle.json") in chains
+    assert {("layer", f"{layer.name} layer") for layer in held.contents.layers} <= chains.keys()
     assert {("plugin", plugin.id) for plugin in held.lock.plugins} <= chains.keys()
     assert {("artifact", artifact.name) for artifact in held.lock.artifacts} <= chains.keys()
     for key, found in chains.items():
@@ -92,6 +92,11 @@ def test_no_match_and_ambiguity_are_usage_errors_that_help(image, name):
     assert run.returncode == 2
     assert run.stdout == ""
     assert "to fix:" in run.stderr
+
+
+def test_the_digests_of_image_and_layers_are_known(image, held):
+    for digest in (image["digest"], *(layer.digest for layer in held.contents.layers)):
+        assert json.loads(pih("why", digest, image["layout"], "--json").stdout)["answers"][0]["digest"] == digest
 
 
 def test_two_sources_are_refused(image):
