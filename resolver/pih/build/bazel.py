@@ -74,13 +74,18 @@ def build(
 
 
 def fill_cache(digests: Sequence[str], store: Store) -> Path:
-    """Bazel's repository cache with these files of the store: links to them, so there is one copy on disk."""
+    """Bazel's repository cache with these files of the store: links to them where the user may, so one copy on disk."""
     cache = store.root / "bazel" / "repository-cache"
     for digest in digests:
         folder = cache / "content_addressable" / "sha256" / digest
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / "file").exists():
-            os.link(store.path(digest), folder / "file")
+            with store.workspace() as work:
+                try:
+                    os.link(store.path(digest), work / "file")
+                except OSError:  # another user's store
+                    shutil.copyfile(store.path(digest), work / "file")
+                (work / "file").replace(folder / "file")
     return cache
 
 

@@ -47,6 +47,13 @@ def test_later_bazel_gives_the_embedded_builders_image(version, tmp_path):
     world.program(version, tmp_path)
 
 
+def test_an_action_is_the_same_on_every_machine(bazel4, built):
+    specs = list(bazel4.output("profiles").rglob("*.spec.json"))
+    assert len(specs) == len(STEPS)
+    for path in specs:
+        assert not [word for word in path.read_text().split('"') if word.startswith("/") and "/" in word[1:]], path
+
+
 def test_nothing_to_do(bazel4, built):
     _, actions = bazel4.build(IMAGE)
     assert actions == []
