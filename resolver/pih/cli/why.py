@@ -43,8 +43,8 @@ def command(
     """Say why NAME is part of a deployment: every chain of reasons up to a line of its profile, the shortest first.
 
     NAME is a plugin, capability, artifact, op or kernel, a file by its path or the end of one, a module, or the
-    digest of a file or artifact or the beginning of it. BUNDLE is an image layout, an archive of one, or the root
-    that it was unpacked to.
+    digest of a file, artifact or layer or the beginning of it. BUNDLE is an image layout, an archive of one, or the
+    root that it was unpacked to.
     """
     if [bundle, lock_path, profile_path].count(None) != 2:
         raise UsageError(
@@ -54,8 +54,7 @@ def command(
         found = _of_profile(name, profile_path, offline=offline)
     elif bundle is not None:
         held = opened(bundle)
-        graph = causes.of_lock(held.lock)
-        found = _asked(graph.joined(causes.of_files(graph, held.contents.files)), name, str(bundle))
+        found = _asked(causes.of_contents(causes.of_lock(held.lock), held.contents), name, str(bundle))
     else:
         assert lock_path is not None
         found = _asked(causes.of_lock(locks.read(lock_path)), name, str(lock_path))
@@ -80,8 +79,7 @@ def _of_profile(name: str, profile_path: Path, *, offline: bool) -> tuple[Answer
     found = why.answers(graph, name)
     if not found:
         _, built = _builders.build_profile(profile_path, offline=offline)
-        files = opened(built.output).contents.files
-        found = _asked(graph.joined(causes.of_files(graph, files)), name, str(profile_path))
+        found = _asked(causes.of_contents(graph, opened(built.output).contents), name, str(profile_path))
     return tuple(why.renewed(answer, lambda chain: reasons.current(chain, start.profile)) for answer in found)
 
 

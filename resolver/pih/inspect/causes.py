@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 import attrs
 
 from pih.inspect import reasons
-from pih.inspect.bundle import File
+from pih.inspect.bundle import Contents, File
 from pih.inspect.reasons import Chain
 from pih.lock import Artifact, Lock
 
@@ -149,6 +149,25 @@ def _of_weights(lock: Lock, held: Mapping[str, Artifact]) -> list[Cause]:
         return [Cause((f"the weights are packed from {artifact.name}",), ("artifact", artifact.name))]
     first = [reasons.parts(reason)[0] for item in held.values() for reason in item.reasons]
     return [Cause((line,)) for line in dict.fromkeys(first) if reasons.sets(line, "model.weights")]
+
+
+def of_contents(graph: Graph, held: Contents) -> Graph:
+    """A bundle: its lock's graph, every file, the layers that hold them, and the image."""
+    files = of_files(graph, held.files)
+    things: dict[Key, Thing] = {}
+    causes: dict[Key, tuple[Cause, ...]] = {}
+    for layer in held.layers:
+        own = [thing for file in held.files if file.layer == layer.name and (thing := files.things["file", file.path])]
+        thing = Thing("layer", f"{layer.name} layer", f"{len(own)} files, {layer.size} bytes", layer.digest)
+        things[thing.key] = thing
+        causes[thing.key] = tuple(
+            Cause((f"{component[1]} has files in the {thing.name}",), component)
+            for component in dict.fromkeys(file.component for file in own)
+            if component
+        )
+    image = Thing("image", held.name, held.reference or "an unpacked image", held.digest)
+    whole = {image.key: tuple(Cause((f"the {name} is part of the image",), (kind, name)) for kind, name in things)}
+    return graph.joined(files).joined(Graph(things | {image.key: image}, causes | whole))
 
 
 def of_files(graph: Graph, files: Iterable[File]) -> Graph:
