@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).absolute().parents[2]
 sys.path[:0] = [str(ROOT / "resolver"), str(ROOT / "runtime")]
 
-from pih import catalog, lock, profile  # noqa: E402 - the path comes first
+from pih import catalog, lock, profile, stale  # noqa: E402 - the path comes first
 from pih.build import graph  # noqa: E402
 from pih_runtime.errors import PihError  # noqa: E402
 
@@ -18,7 +18,7 @@ def main() -> int:
     try:
         found = lock.read(Path(sys.argv[1]))
         graph.check(found)
-        lock.matches(found, profile.load(Path(sys.argv[2])), catalog.load(ROOT))
+        stale.check(found, profile.load(Path(sys.argv[2])), catalog.load(ROOT))
     except PihError as error:
         print(error, file=sys.stderr)
         return error.exit_code

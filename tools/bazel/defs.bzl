@@ -7,11 +7,7 @@ load("//tools/bazel:step.bzl", "pih_file", "pih_interpreter", "pih_layout", "pih
 
 pih_lock_test = _pih_lock_test
 
-# The program that makes NAME.tar.
-_ARCHIVE = [
-    "resolver/pih_steps/" + name
-    for name in ["__init__.py", "__main__.py", "archive.py", "spec.py", "tar.py"]
-] + ["runtime/pih_runtime/" + name for name in ["__init__.py", "errors.py"]]
+# The program of every step.
 _PROGRAM = ["resolver/pih_steps", "runtime/pih_runtime"]
 
 def pih_bundle(name, lock, graphs, **kwargs):
@@ -55,7 +51,7 @@ def pih_bundle(name, lock, graphs, **kwargs):
             trees = _trees(step),
             **common
         )
-    pih_file(name = name + ".tar", params = "{}", run = "archive", steps = {name: "image"}, trees = _ARCHIVE, **common)
+    pih_file(name = name + ".tar", params = "{}", run = "archive", steps = {name: "image"}, trees = _PROGRAM, **common)
     pih_load(name = name + ".load", archive = name + ".tar", **kwargs)
 
 def _trees(step):
