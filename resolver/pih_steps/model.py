@@ -90,6 +90,7 @@ def _of_gguf(weights: Reference, artifacts: Paths, trees: Paths) -> Text:
         template_variables={name: tokens[index] for name, index in ids.items() if index is not None},
         bos_id=ids["bos_token"] if metadata.get("tokenizer.ggml.add_bos_token") is True else None,
         stop_ids=() if eos is None else (eos,),
+        defaults={"temperature": 0.0},  # the file says nothing of sampling, so nothing is drawn
     )
 
 

@@ -130,7 +130,7 @@ def _raise(end: End, problems: list[str]) -> None:
 
 
 def _log_identity(seal: bundle.Bundle, deployment: lock.Lock) -> None:
-    _log(f"bundle {seal.name} {seal.digest}, profile {deployment.profile}, PIH {deployment.pih}")
+    _log(f"bundle {seal.name}, lock {seal.lock}, profile {deployment.profile}, PIH {deployment.pih}")
     _log("plugins " + " ".join(f"{plugin.id}={plugin.version}" for plugin in deployment.plugins))
     _log("budget in bytes " + " ".join(f"{name}={value}" for name, value in deployment.budget.items()))
     for fallback in deployment.fallbacks:

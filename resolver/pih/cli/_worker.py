@@ -8,9 +8,10 @@ from pathlib import Path
 
 import click
 
+from pih.build.progress import renderer
 from pih.bundle import client, engine, run, unpacked
 from pih.bundle import layout as layouts
-from pih.cli import _workspace
+from pih.cli import _builders, _workspace
 from pih_runtime.errors import UsageError, WorkerError
 
 _READY_SECONDS = 120.0
@@ -29,24 +30,27 @@ weights_option = click.option(
 )
 
 
+def image_of(profile_path: Path, weights_path: Path | None, *, offline: bool) -> tuple[_workspace.Deployment, Path]:
+    """The deployment and its built image; refused before it is built where the weights are not as it delivers them."""
+    with renderer() as listener:
+        found = _workspace.deployment(profile_path, offline=offline, listener=listener)
+        separate = found.lock.delivery == "separate"
+        if separate and weights_path is None:
+            raise UsageError(
+                f"{found.profile.name} delivers its weights separately",
+                fix=f"pih weights pack --profile {found.profile.path} --output FILE, then give --weights FILE",
+            )
+        if weights_path is not None and not separate:
+            raise UsageError(f"the image of {found.profile.name} has its weights inside", fix="leave --weights out")
+        built = _builders.embedded(found, target=_workspace.IMAGE, offline=offline, jobs=0, listener=listener)
+    return found, built.output
+
+
 @contextmanager
 def worker(
-    found: _workspace.Deployment,
-    image: Path,
-    listen: run.Listen,
-    *,
-    engine_name: str | None,
-    weights_path: Path | None,
+    image: Path, listen: run.Listen, *, engine_name: str | None, weights_path: Path | None
 ) -> Iterator[run.Running]:
-    """The deployment's worker, ready, while the block runs."""
-    separate = found.lock.delivery == "separate"
-    if separate and weights_path is None:
-        raise UsageError(
-            f"{found.profile.name} delivers its weights separately",
-            fix=f"pih weights pack --profile {found.profile.path} --output FILE, then give --weights FILE",
-        )
-    if weights_path is not None and not separate:
-        raise UsageError(f"the image of {found.profile.name} has its weights inside", fix="leave --weights out")
+    """The image's worker, ready, while the block runs."""
     held = layouts.read(image)
     weights = weights_path.resolve() if weights_path else None
     starting = (

@@ -68,7 +68,7 @@ def command(
         return
     click.echo(_table.components(components(held, known(found.lock)), held))
     port = found.lock.service.port
-    click.echo(f"image    {held.digest}  ({len(result.ran)} steps ran, the rest was there)")
+    click.echo(f"image    {held.digest}  ({len(result.ran)} steps ran now)")
     click.echo(f"layout   {layout}")
     click.echo(f"load     tar -C {layout} -cf - . | podman load    (or docker load)")
     weights = ""

@@ -6,7 +6,7 @@ import json
 
 import click
 
-from pih.inspect.host import Check, survey
+from pih.inspect.host import Check, survey, verdict
 
 
 @click.command(epilog="Example: pih doctor --json")
@@ -22,9 +22,11 @@ def command(as_json: bool) -> None:
         return
     for check in checks:
         click.echo(_line(check))
+    for sentence in verdict(checks):
+        click.echo(sentence)
 
 
 def _line(check: Check) -> str:
     mark = "yes" if check.ok else "no "
     text = f"{mark}  {check.name:22} {check.found}"
-    return text if check.ok else f"{text}\n     {'':22} needed for {check.needed_for}; to fix: {check.fix}"
+    return text if check.ok else f"{text}\n     {'':22} only for {check.needed_for}; to get it: {check.fix}"

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from pih.bundle import client, run
-from pih.cli import _builders, _worker, _workspace
+from pih.cli import _worker, _workspace
 
 
 @click.command(epilog='Example: pih run --profile profiles/smollm2-cpu.toml --prompt "What is the capital of France?"')
@@ -36,7 +36,7 @@ def command(
     as_json: bool,
 ) -> None:
     """Answer one prompt, streaming; the worker has no network, only a socket in a private folder."""
-    found, result = _builders.build_profile(profile_path, offline=offline)
+    found, image = _worker.image_of(profile_path, weights_path, offline=offline)
     messages = [{"role": "system", "content": system}] if system else []
     messages.append({"role": "user", "content": prompt})
     request: dict[str, Any] = {
@@ -49,7 +49,7 @@ def command(
         request["seed"] = seed
     with (
         run.private_folder() as listen,
-        _worker.worker(found, result.output, listen, engine_name=engine, weights_path=weights_path) as running,
+        _worker.worker(image, listen, engine_name=engine, weights_path=weights_path) as running,
     ):
         pieces = []
         for piece in client.chat(running.address, request):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import signal
+import socket
 from pathlib import Path
 
 import click
 
 from pih.bundle import run
-from pih.cli import _builders, _worker, _workspace
+from pih.cli import _worker, _workspace
 from pih_runtime.errors import WorkerError
 
 
@@ -22,17 +23,30 @@ from pih_runtime.errors import WorkerError
 def command(
     profile_path: Path, host: str, port: int | None, engine: str | None, weights_path: Path | None, offline: bool
 ) -> None:
-    """Serve the image's API until Ctrl-C or SIGTERM; running requests are finished first."""
-    found, result = _builders.build_profile(profile_path, offline=offline)
+    """Serve the image's API until Ctrl-C or SIGTERM; requests that run then have 8 s to end."""
+    found, image = _worker.image_of(profile_path, weights_path, offline=offline)
     signal.signal(signal.SIGTERM, _interrupt)
     listen = run.Public(host, port or found.lock.service.port)
-    with _worker.worker(found, result.output, listen, engine_name=engine, weights_path=weights_path) as running:
+    _check_free(listen)
+    with _worker.worker(image, listen, engine_name=engine, weights_path=weights_path) as running:
         click.echo(f"serving {found.lock.service.model_name} at http://{running.address}/v1", err=True)
         try:
             code = running.process.wait()
         except KeyboardInterrupt:
             return
         raise WorkerError(f"the worker ended with exit code {code}", fix="see its last lines above")
+
+
+def _check_free(listen: run.Public) -> None:
+    """Told before anything starts; and so the worker that answers there is ours."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trial.bind(address)
+    except (OSError, UnicodeError) as problem:
+        what = getattr(problem, "strerror", None) or str(problem)
+        raise WorkerError(f"cannot listen: {what}", where=listen.address, fix="choose --host and --port") from problem
 
 
 def _interrupt(_number: int, _frame: object) -> None:

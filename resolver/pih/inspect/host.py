@@ -41,10 +41,14 @@ def _tool(name: str, program: str, needed_for: str, fix: str) -> Check:
     path = shutil.which(program)
     if path is None:
         return Check(name, ok=False, found="not found", needed_for=needed_for, fix=fix)
+    return _version(name, [path, "--version"], needed_for, fix)
+
+
+def _version(name: str, command: list[str], needed_for: str, fix: str) -> Check:
     try:
-        run = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=30, check=False)
+        run = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired) as problem:
-        return Check(name, ok=False, found=f"{path} does not run: {problem}", needed_for=needed_for, fix=fix)
+        return Check(name, ok=False, found=f"{command[0]} does not run: {problem}", needed_for=needed_for, fix=fix)
     line = next(iter((run.stdout or run.stderr).splitlines()), "no version told")
     return Check(name, ok=run.returncode == 0, found=line.strip(), needed_for=needed_for, fix=fix)
 
@@ -117,8 +121,11 @@ def survey() -> list[Check]:
         ),
         _isa(),
         _memory(),
-        _tool(
-            "pip (wheels)", "pip3", "fetching wheels", "apt-get install python3-pip, or fill the store from PIH_MIRROR"
+        _version(
+            "pip (wheels)",
+            [sys.executable, "-m", "pip", "--version"],
+            "fetching wheels",
+            "remove .venv, which pih makes again, or fill the store from PIH_MIRROR",
         ),
         _tool("apt (.debs)", "apt-get", "fetching .debs", "a Debian host, or fill the store from PIH_MIRROR"),
         _tool(
@@ -134,4 +141,17 @@ def survey() -> list[Check]:
         _tool("Nix", "nix", "building with Nix", "apt-get install nix-bin"),
         _tool("Bazel", "bazel", "building with Bazel", "apt-get install bazel-bootstrap"),
         _gpu(),
+    ]
+
+
+def verdict(checks: list[Check]) -> list[str]:
+    """What the checks come to, in two sentences."""
+    here = {check.name for check in checks if check.ok}
+    builders = ["embedded", *(name for name in ("Nix", "Bazel") if name in here)]
+    runners = [name for name in ("bwrap", "podman", "docker") if name in here]
+    able = {"Python", "memory"} <= here
+    return [
+        f"builds bundles: {'yes, with ' + ', '.join(builders) if able else 'no'}",
+        f"runs CPU bundles: {', '.join(isa_levels()) or 'of no instruction set that PIH has kernels for'}; "
+        f"{'with ' + ', '.join(runners) if runners else 'without a sandbox'}",
     ]

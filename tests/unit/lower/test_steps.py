@@ -196,7 +196,7 @@ def test_a_gguf_file_brings_its_text(wheel, tmp_path):
         "bos_id": None,
         "add_bos": False,
         "stop_ids": [0],
-        "defaults": {},
+        "defaults": {"temperature": 0.0},
     }
     assert (tmp_path / "model/chat_template.jinja").read_text() == TEMPLATE
     vocab = json.loads((tmp_path / "model/tokenizer.json").read_text())["model"]["vocab"]
