@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pih.bundle import run
 from pih.bundle.layout import Layout
+from pih.bundle.permissions import Grants
 from pih_runtime.errors import WorkerError
 
 ENGINES = ("podman", "docker")
@@ -23,9 +24,10 @@ _LOCKED = ("--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privile
 def started(engine: str, image: Layout, listen: run.Listen, weights: Path | None) -> Iterator[run.Running]:
     """The image's worker while the block runs; its container is removed at the end."""
     run.check_host(image)
+    grants = run.granted(image, listen)
     reference = load(engine, image)
     name = f"pih-{secrets.token_hex(6)}"
-    process, log = run.spawn(command(engine, name, reference, listen, weights), listen)
+    process, log = run.spawn(command(engine, name, reference, listen, weights, grants), listen)
 
     def remove() -> None:
         process.kill()
@@ -39,9 +41,13 @@ def started(engine: str, image: Layout, listen: run.Listen, weights: Path | None
         worker.stop()
 
 
-def command(engine: str, name: str, reference: str, listen: run.Listen, weights: Path | None) -> list[str]:
-    """The engine's command line for one container that is removed when it ends."""
+def command(
+    engine: str, name: str, reference: str, listen: run.Listen, weights: Path | None, grants: Grants
+) -> list[str]:
+    """The engine's command line for one container that is removed when it ends. grants: what it reaches of the host."""
     arguments = [engine, "run", "--rm", "--name", name, *_LOCKED]
+    arguments += [word for path in grants.devices for word in ("--device", path)]
+    arguments += [word for path in grants.paths for word in ("--volume", f"{path}:{path}:ro")]
     if weights is not None:
         arguments += ["--volume", f"{weights.absolute()}:{run.WEIGHTS_FILE}:ro"]
     match listen:

@@ -18,7 +18,9 @@ from pathlib import Path
 
 import attrs
 
+from pih.bundle import permissions
 from pih.bundle.layout import Layout
+from pih.bundle.permissions import Grants
 from pih_runtime.errors import WorkerError
 
 WEIGHTS_FILE = "/pih/weights/weights.safetensors"
@@ -115,6 +117,14 @@ def check_host(image: Layout) -> None:
             f"the image is for {wanted}, this host is {here}",
             fix="build for this host, or run it on the host that it was built for",
         )
+
+
+def granted(image: Layout, listen: Listen) -> Grants:
+    """What the image's lock lets its worker reach; raises WorkerError for a port where no plugin may listen."""
+    grants = permissions.of_image(image)
+    if isinstance(listen, Public) and not grants.listen:
+        raise WorkerError("no plugin of the bundle may listen on a port", fix="pih run, which needs none")
+    return grants
 
 
 def arguments_of(image: Layout) -> list[str]:

@@ -16,6 +16,7 @@ from pih.build import interpreter
 from pih.build.store import Store
 from pih.bundle import run
 from pih.bundle.layout import Layout
+from pih.bundle.permissions import Grants
 from pih.bundle.unpack import unpack
 
 _USER = "65532"
@@ -25,14 +26,16 @@ _USER = "65532"
 def started(image: Layout, store: Store, listen: run.Listen, weights: Path | None) -> Iterator[run.Running]:
     """The image's worker while the block runs. weights: the file where they are delivered apart."""
     run.check_host(image)
+    grants = run.granted(image, listen)
     root = unpack(image, store)
     reason = bwrap_trouble()
     if not reason:
-        worker = _under_bwrap(image, root, listen, weights)
-        try:
-            yield worker
-        finally:
-            worker.stop()
+        with _root_to_mount_on(root, store, grants) as own:
+            worker = _under_bwrap(image, own, listen, weights, grants)
+            try:
+                yield worker
+            finally:
+                worker.stop()
         return
     sys.stderr.write(f"pih: without a sandbox: {reason}\n")
     with _root_with(root, store, weights) as own:
@@ -56,11 +59,18 @@ def bwrap_trouble() -> str:
     return f"bwrap does not work on this host ({said[-1] if said else f'exit code {tried.returncode}'})"
 
 
-def _under_bwrap(image: Layout, root: Path, listen: run.Listen, weights: Path | None) -> run.Running:
+def bound(grants: Grants) -> list[str]:
+    """Bwrap's arguments for what the lock lets the worker reach."""
+    devices = [word for path in grants.devices for word in ("--dev-bind", path, path)]
+    return devices + [word for path in grants.paths for word in ("--ro-bind", path, path)]
+
+
+def _under_bwrap(image: Layout, root: Path, listen: run.Listen, weights: Path | None, grants: Grants) -> run.Running:
     reader, writer = os.pipe()
     command = ["bwrap", "--unshare-all", "--die-with-parent", "--as-pid-1", "--info-fd", str(writer)]
     command += ["--uid", _USER, "--gid", _USER, "--cap-drop", "ALL", "--hostname", "pih"]
     command += ["--ro-bind", str(root), "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]  # noqa: S108 - inside
+    command += bound(grants)
     if weights is not None:
         command += ["--tmpfs", str(Path(run.WEIGHTS_FILE).parent), "--ro-bind", str(weights), run.WEIGHTS_FILE]
     match listen:
@@ -106,6 +116,25 @@ def _directly(image: Layout, root: Path, listen: run.Listen) -> run.Running:
     process, log = run.spawn(command, listen, run.environment_of(image))
     terminate = run.signal_process(process, signal.SIGTERM)
     return run.Running(listen.address, process, log, terminate, process.kill)
+
+
+@contextmanager
+def _root_to_mount_on(root: Path, store: Store, grants: Grants) -> Iterator[Path]:
+    """The root with a place for each granted path: where it has none, a tree of hard links that has."""
+    missing = [path for path in grants.paths if not (root / path.lstrip("/")).exists()]
+    if not missing:
+        yield root
+        return
+    with store.workspace() as work:
+        own = work / "root"
+        shutil.copytree(root, own, symlinks=True, copy_function=os.link)
+        for path in missing:
+            place = own / path.lstrip("/")
+            folder = place if Path(path).is_dir() else place.parent
+            folder.mkdir(parents=True, exist_ok=True)
+            if folder != place:
+                place.touch()
+        yield own
 
 
 @contextmanager

@@ -46,6 +46,8 @@ while True:
         seen = {"uid": os.getuid(), "pid": os.getpid(), "home": os.path.isdir("/home"), "env": sorted(os.environ),
                 "network": sorted(os.listdir(net)) if os.path.isdir(net) else [],
                 "writable": os.access("/usr", os.W_OK),
+                "granted": open("/etc/passwd").read() if os.path.exists("/etc/passwd") else "",
+                "etc": sorted(os.listdir("/etc")) if os.path.isdir("/etc") else [],
                 "weights": open(weights).read() if os.path.exists(weights) else None}
         if b"die" in request:
             os._exit(3)
@@ -56,6 +58,8 @@ while True:
     connection.sendall(b"HTTP/1.1 200 OK\\r\\nConnection: close\\r\\n\\r\\n" + answer.encode())
     connection.close()
 """
+
+GRANTED = "/etc/passwd"  # of the host, by the word of the lock
 
 
 @pytest.fixture(scope="session")
@@ -73,7 +77,9 @@ def image(tmp_path_factory, store):
     with tarfile.open(archive, "w", format=tarfile.USTAR_FORMAT) as tar:
         for path in sorted(root.rglob("*")):
             tar.add(path, path.relative_to(root).as_posix(), recursive=False)
-    top = layouts.tar([("usr/bin/pih-worker", WORKER)])
+    asked = {"network": "listen", "devices": ["/dev/null"], "paths": [GRANTED]}
+    lock = json.dumps({"plugins": [{"id": "surface/small", "permissions": asked}]}).encode()
+    top = layouts.tar([("usr/bin/pih-worker", WORKER), ("pih/lock.json", lock), ("pih/bundle.json", b'{"files": []}')])
     data = archive.read_bytes()
     settings = {
         "Entrypoint": ["/usr/bin/pih-worker"],
@@ -112,6 +118,7 @@ def test_in_a_sandbox(image, store, private, weights):
     assert seen["uid"] == 65532
     assert seen["pid"] == 1
     assert seen["network"] == []
+    assert (seen["granted"], seen["etc"]) == (Path(GRANTED).read_text(), ["ld.so.conf.d", "passwd", "python3.11"])
     assert seen["weights"] == "heavy"
     assert not seen["home"]
     assert not seen["writable"]
@@ -185,6 +192,7 @@ def test_in_podman(image, private, weights, podman):
         assert podman("ps", "--quiet").strip()
     assert seen["uid"] == 65532
     assert seen["pid"] == 1
+    assert seen["granted"] == Path(GRANTED).read_text()
     assert seen["network"] in ([], ["lo"])
     assert seen["weights"] == "heavy"
     assert not seen["writable"]

@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 
 from pih.bundle import engine, layout, run, unpacked
+from pih.bundle.permissions import Grants
 from pih_runtime.errors import WorkerError
 from tests.unit.bundle import layouts
 
 PRIVATE = run.Private(Path("/run/user/0/pih-x/s"))
 PUBLIC = run.Public("127.0.0.1", 8000)
+NOTHING = Grants(listen=True)
 
 
 def image(tmp_path, change=lambda _, value: value, **settings):
@@ -39,7 +41,7 @@ def test_an_image_without_an_entry_point(tmp_path, entry):
 
 
 def test_a_private_worker_has_no_network_and_no_rights():
-    command = engine.command("podman", "n", "image", PRIVATE, None)
+    command = engine.command("podman", "n", "image", PRIVATE, None, NOTHING)
     assert command[:5] == ["podman", "run", "--rm", "--name", "n"]
     text = " ".join(command)
     for part in ("--network none", "--read-only", "--cap-drop ALL", "--security-opt no-new-privileges"):
@@ -49,7 +51,7 @@ def test_a_private_worker_has_no_network_and_no_rights():
 
 
 def test_a_public_worker_has_its_port_and_no_more():
-    text = " ".join(engine.command("docker", "n", "image", PUBLIC, Path("/w/weights.safetensors")))
+    text = " ".join(engine.command("docker", "n", "image", PUBLIC, Path("/w/weights.safetensors"), NOTHING))
     assert "--publish 127.0.0.1:8000:8000" in text
     assert "--volume /w/weights.safetensors:/pih/weights/weights.safetensors:ro" in text
     assert "--network" not in text
@@ -63,7 +65,7 @@ def test_a_public_worker_has_its_port_and_no_more():
 def test_an_ordinary_user_shares_the_socket(monkeypatch, name, expected):
     monkeypatch.setattr(os, "getuid", lambda: 1000)
     monkeypatch.setattr(os, "getgid", lambda: 1000)
-    assert expected in " ".join(engine.command(name, "n", "image", PRIVATE, None))
+    assert expected in " ".join(engine.command(name, "n", "image", PRIVATE, None, NOTHING))
 
 
 def test_an_engine_that_is_not_there(tmp_path, monkeypatch):

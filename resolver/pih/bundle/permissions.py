@@ -1,0 +1,76 @@
+"""What a bundle's lock lets its worker reach on the host; a sandbox or container gives that and nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from pih.bundle import layout
+from pih.bundle.layout import Layout
+from pih_runtime.errors import SealError, WorkerError
+
+LOCK_FILE = "pih/lock.json"
+# Every sandbox has these of its own; the bundle's own files need no permission.
+_GIVEN = ("/proc", "/sys/fs/cgroup", "/tmp", "/pih")  # noqa: S108 - inside the sandbox
+_PATH = re.compile(r"(/[A-Za-z0-9._*+@-]+)+")
+
+
+@attrs.frozen
+class Grants:
+    """listen: whether a plugin may take a port. devices: nodes of this host. paths: of this host, to be read only."""
+
+    listen: bool
+    devices: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+
+
+def of_image(image: Layout) -> Grants:
+    """The permissions in the image's own lock, as they are on this host; raises WorkerError where one is missing."""
+    where = f"{image.path}: /{LOCK_FILE}"
+    try:
+        plugins = json.loads(layout.member(image, LOCK_FILE))["plugins"]
+        asked = [(str(plugin["id"]), plugin["permissions"]) for plugin in plugins]
+        listen = any(permissions["network"] == "listen" for _, permissions in asked)
+        devices = _found(asked, "devices", where)
+        paths = _found(asked, "paths", where)
+    except (KeyError, TypeError, ValueError) as problem:
+        raise SealError(f"not a lock: {problem!r}", where=where, fix="build the bundle again") from problem
+    listed = [str(line.get("path")) for line in layout.bundle_file(image).get("files", ())] if paths else []
+    for path in paths:
+        inside = next((name for name in listed if name == path or name.startswith(path + "/")), "")
+        if inside:
+            raise SealError(
+                f"a plugin asks for {path} of the host, where the bundle has {inside} of its own",
+                where=where,
+                fix="leave the plugin out, or have its author ask for less",
+            )
+    return Grants(listen, devices, paths)
+
+
+def _found(asked: Iterable[tuple[str, dict[str, Any]]], what: str, where: str) -> tuple[str, ...]:
+    """The host's paths that match what the plugins ask for, each with one at least."""
+    found: set[str] = set()
+    for plugin, permissions in asked:
+        for pattern in permissions[what]:
+            if _given(pattern):
+                continue
+            if not _PATH.fullmatch(pattern) or os.path.normpath(pattern) != pattern:
+                raise SealError(f"{plugin} asks for {pattern!r}, which is no path", where=where, fix="leave it out")
+            matches = sorted(str(path) for path in Path("/").glob(pattern[1:]))
+            if not matches:
+                raise WorkerError(
+                    f"{plugin} needs {pattern}, which this host has not",
+                    fix="install its driver, or run on a host that has the device",
+                )
+            found.update(matches)
+    return tuple(sorted(found))
+
+
+def _given(path: str) -> bool:
+    return any(path == given or path.startswith(given + "/") for given in _GIVEN)

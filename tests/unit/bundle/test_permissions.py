@@ -1,0 +1,74 @@
+"""What a lock grants becomes the sandbox's arguments, and nothing else does."""
+
+import json
+
+import pytest
+
+from pih.bundle import engine, layout, permissions, run, unpacked
+from pih.bundle.permissions import Grants
+from pih_runtime.errors import SealError, WorkerError
+from tests.unit.bundle import layouts
+
+
+def image(tmp_path, *asked, files=()):
+    plugins = [{"id": f"backend/{number}", "permissions": item} for number, item in enumerate(asked)]
+    listed = json.dumps({"files": [{"path": path} for path in files]}).encode()
+    lock = json.dumps({"plugins": plugins}).encode()
+    top = layouts.tar([("pih/lock.json", lock), ("pih/bundle.json", listed)])
+    return layout.read(layouts.write(tmp_path / "layout", [top]))
+
+
+def asking(network="none", devices=(), paths=()):
+    return {"network": network, "devices": list(devices), "paths": list(paths)}
+
+
+def test_permissions_of_all_plugins_come_together(tmp_path):
+    (tmp_path / "npu0").write_text("")
+    (tmp_path / "npu1").write_text("")
+    asked = asking(devices=["/dev/null", "/dev/full"]), asking("listen", ["/dev/null"], ["/etc/pass*"])
+    found = permissions.of_image(image(tmp_path, *asked))
+    assert found == Grants(listen=True, devices=("/dev/full", "/dev/null"), paths=found.paths)
+    assert "/etc/passwd" in found.paths
+
+
+def test_what_every_sandbox_has_needs_no_grant(tmp_path):
+    found = permissions.of_image(image(tmp_path, asking(paths=["/proc", "/sys/fs/cgroup", "/pih/weights", "/tmp"])))
+    assert found == Grants(listen=False)
+
+
+def test_a_device_that_the_host_has_not(tmp_path):
+    with pytest.raises(WorkerError, match="backend/0 needs /dev/no-such-npu"):
+        permissions.of_image(image(tmp_path, asking(devices=["/dev/no-such-npu*"])))
+
+
+@pytest.mark.parametrize("path", ["etc", "/", "/etc/../root", "/a:/b", "/a,b", "/a b", "//etc", "/etc/", ""])
+def test_what_is_no_path_is_refused(tmp_path, path):
+    with pytest.raises(SealError, match="which is no path"):
+        permissions.of_image(image(tmp_path, asking(paths=[path])))
+
+
+def test_the_host_cannot_take_the_place_of_the_bundles_files(tmp_path):
+    with pytest.raises(SealError, match="where the bundle has /etc/passwd of its own"):
+        permissions.of_image(image(tmp_path, asking(paths=["/etc"]), files=["/etc/passwd"]))
+
+
+def test_a_lock_that_is_none(tmp_path):
+    top = layouts.tar([("pih/lock.json", b"{}"), ("pih/bundle.json", b"{}")])
+    with pytest.raises(SealError, match="not a lock"):
+        permissions.of_image(layout.read(layouts.write(tmp_path / "layout", [top])))
+
+
+def test_no_port_without_a_plugin_that_may_listen(tmp_path):
+    made = image(tmp_path, asking())
+    with pytest.raises(WorkerError, match="no plugin of the bundle may listen"):
+        run.granted(made, run.Public("127.0.0.1", 8000))
+    assert run.granted(made, run.Private(tmp_path)) == Grants(listen=False)
+
+
+def test_they_become_arguments():
+    grants = Grants(listen=True, devices=("/dev/npu0",), paths=("/usr/lib/libnpu.so.1",))
+    assert unpacked.bound(grants) == [
+        "--dev-bind", "/dev/npu0", "/dev/npu0", "--ro-bind", "/usr/lib/libnpu.so.1", "/usr/lib/libnpu.so.1"
+    ]  # fmt: skip
+    text = " ".join(engine.command("podman", "n", "image", run.Public("127.0.0.1", 1), None, grants))
+    assert "--device /dev/npu0 --volume /usr/lib/libnpu.so.1:/usr/lib/libnpu.so.1:ro" in text
