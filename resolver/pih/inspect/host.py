@@ -150,8 +150,8 @@ def verdict(checks: list[Check]) -> list[str]:
     builders = ["embedded", *(name for name in ("Nix", "Bazel") if name in here)]
     runners = [name for name in ("bwrap", "podman", "docker") if name in here]
     able = {"Python", "memory"} <= here
+    levels = ", ".join(isa_levels()) or "of no instruction set that PIH has kernels for"
     return [
         f"builds bundles: {'yes, with ' + ', '.join(builders) if able else 'no'}",
-        f"runs CPU bundles: {', '.join(isa_levels()) or 'of no instruction set that PIH has kernels for'}; "
-        f"{'with ' + ', '.join(runners) if runners else 'without a sandbox'}",
+        f"runs CPU bundles: {levels}; {'with ' + ', '.join(runners) if runners else 'without a sandbox'}",
     ]
