@@ -9,7 +9,7 @@ import click
 
 from pih.cli import _builders, _table, _workspace
 from pih.inspect import overview
-from pih.inspect.bundle import Contents, components, known
+from pih.inspect.bundle import Contents, checkpoint, components, known
 from pih.inspect.opened import Opened, opened
 from pih.inspect.overview import Reasoned
 from pih_runtime.errors import UsageError
@@ -57,7 +57,7 @@ def _overview(held: Opened) -> list[str]:
         ("lock", contents.lock),
         ("image", contents.reference),
         ("target", overview.target(lock)),
-        ("model", f"{lock.model['plugin']}: {lock.model['weights']['source']}"),
+        ("model", f"{lock.model.get('plugin')}: {checkpoint(lock)['source']}"),
         ("limits", f"context {limits.context}, batch {limits.batch}, tokens {limits.tokens}, KV {limits.kv_dtype}"),
         ("service", f"{lock.service.model_name} at {lock.service.host}:{lock.service.port}"),
         ("memory", overview.budget(lock)),

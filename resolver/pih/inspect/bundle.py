@@ -9,7 +9,7 @@ import attrs
 
 from pih.bundle import layout as layouts
 from pih.lock import Lock
-from pih_runtime.errors import SealError
+from pih_runtime.errors import LockError, SealError
 
 _FIX = "build the bundle again, or copy it again from where it came"
 
@@ -116,8 +116,16 @@ def known(lock: Lock) -> dict[str, tuple[str, str]]:
     """Version of each component, and the reason that the lock gives for it."""
     found = {item.name: (item.version, item.reasons[0]) for item in lock.artifacts if item.reasons}
     found |= {plugin.id: (plugin.version, plugin.reasons[0]) for plugin in lock.plugins if plugin.reasons}
-    source = lock.model["weights"]["source"]
-    return found | {"pih": (lock.pih, "the runtime of every bundle"), "weights": ("", f"model.weights {source}")}
+    source = f"model.weights {checkpoint(lock)['source']}"
+    return found | {"pih": (lock.pih, "the runtime of every bundle"), "weights": ("", source)}
+
+
+def checkpoint(lock: Lock) -> dict[str, Any]:
+    """What the lock says of the model's weights; raises LockError where it says nothing, or names no model plugin."""
+    weights = lock.model.get("weights")
+    if not isinstance(weights, dict) or not {"source"} <= weights.keys() or "plugin" not in lock.model:
+        raise LockError("model: it names no plugin or no weights", fix="write the lock again: pih lock")
+    return weights
 
 
 def components(held: Contents, facts: dict[str, tuple[str, str]]) -> list[Component]:

@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 import attrs
 
 from pih.inspect import reasons
-from pih.inspect.bundle import Contents, File
+from pih.inspect.bundle import Contents, File, checkpoint
 from pih.inspect.reasons import Chain
 from pih.lock import Artifact, Lock
 
@@ -115,7 +115,7 @@ def _of_artifact(name: str, reason: str, plugins: set[str]) -> Cause:
 
 def _of_plan(lock: Lock) -> Iterable[tuple[Thing, list[Cause]]]:
     """Ops and kernels: what the lowered model calls."""
-    model = ("plugin", str(lock.model["plugin"]))
+    model = ("plugin", str(lock.model.get("plugin")))
     packs = [plugin.id for plugin in lock.plugins if plugin.kind == "kernels"]
     pack = ("plugin", packs[0]) if packs else None
     kernels: dict[str, list[str]] = {}
@@ -139,12 +139,12 @@ def _of_parts(lock: Lock) -> Iterable[tuple[Thing, list[Cause]]]:
     yield Thing(*BASE, "the Python that runs the worker, and its libraries"), why
     running = [Cause((f"{name} runs in the worker",), ("plugin", name)) for name in lock.start_order]
     yield Thing(*RUNTIME, f"{lock.pih}, the runtime of every bundle"), running
-    yield Thing(*WEIGHTS, str(lock.model["weights"]["source"])), _of_weights(lock, held)
+    yield Thing(*WEIGHTS, str(checkpoint(lock)["source"])), _of_weights(lock, held)
 
 
 def _of_weights(lock: Lock, held: Mapping[str, Artifact]) -> list[Cause]:
     """The profile's line `model.weights`: of the checkpoint's artifact, or of the tool that packs made-up weights."""
-    artifact = held.get(str(lock.model["weights"].get("artifact", "")))
+    artifact = held.get(str(checkpoint(lock).get("artifact", "")))
     if artifact is not None:
         return [Cause((f"the weights are packed from {artifact.name}",), ("artifact", artifact.name))]
     first = [reasons.parts(reason)[0] for item in held.values() for reason in item.reasons]

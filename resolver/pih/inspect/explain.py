@@ -74,7 +74,7 @@ def explanation(lock: Lock, profile: Profile, root: Path) -> Explanation:
     graph = causes.of_lock(lock)
 
     def chains(key: causes.Key) -> tuple[Chain, ...]:
-        return tuple(reasons.current(chain, profile) for chain in why.chains(graph, key)[0])
+        return tuple(reasons.current(chain, profile) for chain in why.reasoned(graph, key)[0])
 
     choices = [
         Choice(capability, version, plugin.id, plugin.version, chains(("plugin", plugin.id)))

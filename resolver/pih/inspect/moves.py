@@ -59,9 +59,15 @@ def _asked(before: Lock, after: Lock, line: Line) -> Iterator[Move]:
     if before.delivery != after.delivery:
         yield Move("weights.delivery", before.delivery, after.delivery, line("weights", "delivery"))
     for role in sorted((before.model.keys() | after.model.keys()) - {"plugin"}):
-        old, new = (lock.model.get(role, {}).get("source", "") for lock in (before, after))
+        old, new = (_source(lock, role) for lock in (before, after))
         if old != new:
             yield Move(f"model.{role}", old, new, line("model", role))
+
+
+def _source(lock: Lock, role: str) -> str:
+    """Where a file of the model comes from, '' where it has none of this role."""
+    file = lock.model.get(role)
+    return str(file.get("source", "")) if isinstance(file, dict) else ""
 
 
 def _shown(value: object) -> str:

@@ -14,11 +14,10 @@ from pih.structure import unstructure
 
 @attrs.frozen
 class Reasoned:
-    """A plugin with its shortest reason, and the number of all its chains."""
+    """A plugin with its shortest reason."""
 
     plugin: Plugin
     reason: str
-    chains: int
 
 
 def plugins(lock: Lock) -> tuple[Reasoned, ...]:
@@ -26,8 +25,8 @@ def plugins(lock: Lock) -> tuple[Reasoned, ...]:
     graph = causes.of_lock(lock)
     found = []
     for plugin in lock.plugins:
-        chains, _ = why.chains(graph, ("plugin", plugin.id))
-        found.append(Reasoned(plugin, reasons.joined(chains[0]) if chains else "", len(chains)))
+        chains, _ = why.reasoned(graph, ("plugin", plugin.id))
+        found.append(Reasoned(plugin, reasons.joined(chains[0])))
     return tuple(found)
 
 

@@ -72,6 +72,14 @@ def chains(graph: Graph, key: Key) -> tuple[tuple[Chain, ...], bool]:
     return tuple(found), bool(open_ends)
 
 
+def reasoned(graph: Graph, key: Key) -> tuple[tuple[Chain, ...], bool]:
+    """As `chains`; raises LockError where there is none, which no lock of this program leads to."""
+    found, more = chains(graph, key)
+    if not found:
+        raise LockError(f"the lock gives no reason for {' '.join(key)}", fix="write the lock again: pih lock")
+    return found, more
+
+
 def renewed(answer: Answer, renew: Callable[[Chain], Chain]) -> Answer:
     """The answer with each of its chains as `renew` gives it."""
     component = answer.component
@@ -95,12 +103,9 @@ def as_json(answer: Answer) -> dict[str, Any]:
 
 
 def _answer(graph: Graph, thing: Thing) -> Answer:
-    found, more = chains(graph, thing.key)
-    if not found:
-        raise LockError(f"the lock gives no reason for {thing.kind} {thing.name}", fix="write the lock again: pih lock")
+    found, more = reasoned(graph, thing.key)
     component = graph.things.get(thing.component) if thing.component else None
-    above = chains(graph, component.key)[0] if component else ()
-    return Answer(thing, found, more, (component, above[0]) if component and above else None)
+    return Answer(thing, found, more, (component, reasoned(graph, component.key)[0][0]) if component else None)
 
 
 def _named(graph: Graph, name: str) -> list[Thing]:

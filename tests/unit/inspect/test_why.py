@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +12,7 @@ from pih import profile
 from pih.inspect import causes, reasons, why
 from pih.inspect.bundle import File
 from pih.inspect.causes import Cause, Graph, Thing
-from pih_runtime.errors import LockError, UsageError
+from pih_runtime.errors import UsageError
 
 ROOT = Path(__file__).parents[3]
 PROFILE = ROOT / "profiles" / "smollm2-cpu.toml"
@@ -140,12 +139,6 @@ def test_an_unknown_name_is_answered_with_near_ones(typed, meant):
     error = why.unknown(GRAPH, typed, "x")
     assert error.exit_code == 2
     assert f"did you mean {meant}" in error.fix
-
-
-def test_a_lock_without_reasons_is_an_error_of_the_lock():
-    bare = attrs.evolve(LOCK, artifacts=tuple(attrs.evolve(item, reasons=()) for item in LOCK.artifacts))
-    with pytest.raises(LockError, match="no reason for artifact numpy"):
-        why.answers(causes.of_lock(bare), "numpy")
 
 
 def test_json_has_the_words_of_the_text():
