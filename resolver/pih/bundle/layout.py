@@ -10,6 +10,7 @@ import json
 import re
 import stat
 import tarfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -126,7 +127,7 @@ def member(layout: Layout, name: str) -> bytes:
                         if entry.size > _MAX_JSON:
                             raise SealError(f"/{name} is too large", where=str(path), fix=_FIX)
                         return _read_all(tar.extractfile(entry))
-        except (tarfile.TarError, OSError, EOFError, ValueError) as problem:
+        except (tarfile.TarError, OSError, EOFError, ValueError, zlib.error) as problem:
             raise SealError(f"layer {layer.digest} is no archive: {problem}", where=str(path), fix=_FIX) from problem
     raise SealError(f"the image has no /{name}: it was not made by pih", where=str(layout.path), fix=_FIX)
 

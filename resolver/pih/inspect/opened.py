@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import lzma
 import tarfile
 import tempfile
+import zlib
 from pathlib import Path
 
 import attrs
@@ -18,6 +20,7 @@ from pih.lock import Lock
 from pih_runtime.errors import SealError
 
 _LOCK_FILE = "pih/lock.json"
+_UNREADABLE = (tarfile.TarError, OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)
 _FIX = "name the folder of an image layout, an archive of it, or the root that it was unpacked to"
 
 
@@ -70,6 +73,6 @@ def _archive(path: Path) -> Opened:
                     content = tar.extractfile(entry) if entry.isfile() else None
                     if content is not None:
                         extract.file(root, entry.name, content, entry.size, executable=False)
-        except (tarfile.TarError, extract.UnsafePathError, OSError, EOFError, ValueError) as problem:
+        except (*_UNREADABLE, extract.UnsafePathError) as problem:
             raise SealError(f"no archive of an image layout: {problem}", where=str(path), fix=_FIX) from problem
         return opened(root)

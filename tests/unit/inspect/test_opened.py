@@ -1,0 +1,145 @@
+"""Bundles in every form, and what is refused of them."""
+
+import hashlib
+import io
+import json
+import tarfile
+
+import pytest
+
+from pih import lock as locks
+from pih.inspect.opened import opened
+from pih_runtime.errors import LockError, SealError
+from tests.unit.bundle import layouts
+from tests.unit.inspect.test_why import LOCK, PROFILE
+
+TEXT = locks.path_for(PROFILE).read_bytes()
+LINE = {"path": "/pih/lock.json", "size": 1, "digest": "sha256:0", "component": "pih", "reason": "r", "layer": "app"}
+
+
+def listing(lock=TEXT, **changes):
+    digest = "sha256:" + hashlib.sha256(lock).hexdigest()
+    return json.dumps({"schema": 1, "name": "toy", "lock": digest, "files": [LINE], **changes}).encode()
+
+
+@pytest.fixture
+def layout(tmp_path):
+    app = layouts.tar([("pih", None), ("pih/lock.json", TEXT)])
+    deployment = layouts.tar([("pih", None), ("pih/bundle.json", listing())])
+
+    def named(part, value):
+        return value | {"history": [{"comment": "app"}, {"comment": "deployment"}]} if part == "config" else value
+
+    return layouts.write(tmp_path / "layout", [app, deployment], change=named)
+
+
+@pytest.fixture
+def root(tmp_path):
+    folder = tmp_path / "root" / "pih"
+    folder.mkdir(parents=True)
+    (folder / "lock.json").write_bytes(TEXT)
+    (folder / "bundle.json").write_bytes(listing())
+    return folder.parent
+
+
+def packed(layout, path, mode):
+    with tarfile.open(path, mode) as tar:
+        tar.add(layout, ".")
+    return path
+
+
+def test_a_layout_has_its_lock_and_files(layout):
+    held = opened(layout)
+    assert held.lock == LOCK
+    assert [file.path for file in held.contents.files] == ["/pih/lock.json"]
+    assert [layer.name for layer in held.contents.layers] == ["app", "deployment"]
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz"])
+def test_an_archive_is_read_like_its_layout(layout, tmp_path, mode):
+    assert opened(packed(layout, tmp_path / "x.tar", mode)) == opened(layout)
+
+
+def test_an_unpacked_root_has_no_digests_of_layers(root):
+    held = opened(root)
+    assert held.lock == LOCK
+    assert [(layer.name, layer.digest) for layer in held.contents.layers] == [("app", "")]
+    assert held.contents.digest == ""
+
+
+def test_a_lock_that_is_not_the_listed_one(root):
+    (root / "pih" / "lock.json").write_bytes(TEXT + b"\n")
+    with pytest.raises(SealError, match="not the lock that the bundle was built from"):
+        opened(root)
+
+
+def test_a_listed_lock_that_is_no_lock(root):
+    (root / "pih" / "lock.json").write_bytes(b"{}")
+    (root / "pih" / "bundle.json").write_bytes(listing(b"{}"))
+    with pytest.raises(LockError, match="lock schema None"):
+        opened(root)
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"{}", b"\xff", b"[" * 100_000, listing(files=1), listing(files=[{}])])
+def test_a_list_of_files_that_is_none(root, text):
+    (root / "pih" / "bundle.json").write_bytes(text)
+    with pytest.raises(SealError):
+        opened(root)
+
+
+def test_a_root_without_its_lock(root):
+    (root / "pih" / "lock.json").unlink()
+    with pytest.raises(SealError, match="cannot be read"):
+        opened(root)
+
+
+@pytest.mark.parametrize("name", ["../outside", "/outside", "a/../../outside"])
+def test_an_archive_that_leaves_its_folder(tmp_path, name):
+    with tarfile.open(tmp_path / "x.tar", "w") as tar:
+        info = tarfile.TarInfo(name)
+        info.size = 1
+        tar.addfile(info, io.BytesIO(b"x"))
+    with pytest.raises(SealError, match="leaves the root"):
+        opened(tmp_path / "x.tar")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["x.tar"]
+
+
+@pytest.mark.parametrize("data", [b"", b"no archive" * 100])
+def test_a_file_that_is_no_archive(tmp_path, data):
+    (tmp_path / "x.tar").write_bytes(data)
+    with pytest.raises(SealError):
+        opened(tmp_path / "x.tar")
+
+
+def test_an_archive_that_is_cut_short(layout, tmp_path):
+    path = packed(layout, tmp_path / "x.tar", "w:gz")
+    path.write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(SealError):
+        opened(path)
+
+
+def damaged(path, at):
+    data = bytearray(path.read_bytes())
+    for offset in range(at, len(data), 7):
+        data[offset] ^= 0xFF
+    path.write_bytes(data)
+
+
+def test_damage_within_what_is_compressed(layout, tmp_path):
+    packed(layout, tmp_path / "x.tar", "w:gz")
+    for at in range(12, 400, 13):
+        path = tmp_path / f"{at}.tar"
+        path.write_bytes((tmp_path / "x.tar").read_bytes())
+        damaged(path, at)
+        with pytest.raises(SealError):
+            opened(path)
+    for blob in (layout / "blobs/sha256").iterdir():
+        if blob.read_bytes()[:2] == b"\x1f\x8b":
+            damaged(blob, 30)
+    with pytest.raises(SealError):
+        opened(layout)
+
+
+def test_nothing_there(tmp_path):
+    with pytest.raises(SealError, match="not an OCI image layout"):
+        opened(tmp_path / "none")
