@@ -13,7 +13,7 @@ class Origin:
     """Where a plugin outside the source tree comes from.
 
     source: as its user names it. place: qualifiers of the package URL that finds it again. trust: 'local', or the
-    fingerprint of the key that signed it. sha256, size: of its canonical archive.
+    fingerprint of the key that signed it. sha256, size: of its canonical archive. pins: its own pins.json, b'' without.
     """
 
     source: str
@@ -21,11 +21,15 @@ class Origin:
     trust: str
     sha256: str
     size: int
+    pins: bytes = b""
 
 
 @attrs.frozen
 class Refused:
-    """A plugin from outside that is no candidate, and why. version, provides: as far as its manifest could be read."""
+    """A plugin from outside that is no candidate, and why. version, provides: as far as its manifest could be read.
+
+    table: its version matrix, where that is what rules it out.
+    """
 
     id: str
     version: str
@@ -33,3 +37,4 @@ class Refused:
     provides: tuple[str, ...]
     why: str
     fix: str
+    table: str = ""

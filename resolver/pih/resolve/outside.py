@@ -6,6 +6,7 @@ the names are told apart.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,10 +18,20 @@ import attrs
 from pih.build import purl
 from pih.catalog import Catalog, Manifest
 from pih.lock import Artifact, Step
+from pih.pins import Pins
+from pih.structure import StructureError, dotted, structure
 from pih_runtime.errors import ResolutionError
 from pih_steps.plugins import PARAM, unpack
 
 KERNELS = "kernels"  # the folder of a kernel pack's sources in its archive
+
+
+@attrs.frozen
+class OwnPins:
+    """pins.json of a plugin from outside: the wheels that it imports and PIH does not pin."""
+
+    schema: int
+    artifacts: tuple[Artifact, ...]
 
 
 def artifact_of(plugin: Manifest, catalog: Catalog, reasons: tuple[str, ...]) -> Artifact | None:
@@ -38,6 +49,30 @@ def artifact_of(plugin: Manifest, catalog: Catalog, reasons: tuple[str, ...]) ->
         licence="NOASSERTION",
         reasons=reasons,
     )
+
+
+def pinned(pins: Pins, plugins: Iterable[Manifest], catalog: Catalog) -> Pins:
+    """`pins` with the wheels that these plugins bring pins for; what the release has tested is not replaced."""
+    known = {(artifact.kind, artifact.name) for artifact in pins.artifacts}
+    added: dict[tuple[str, str], Artifact] = {}
+    for plugin in plugins:
+        origin = catalog.origin(plugin)
+        for artifact in _own_pins(plugin, origin.pins) if origin and origin.pins else ():
+            key = (artifact.kind, artifact.name)
+            if artifact.kind == "wheel" and key not in known:
+                added.setdefault(key, artifact)
+    return attrs.evolve(pins, artifacts=(*pins.artifacts, *added.values()))
+
+
+def _own_pins(plugin: Manifest, raw: bytes) -> tuple[Artifact, ...]:
+    where, fix = f"pins.json of {plugin.id} {plugin.version}", "have its author write it as plugins/pins.json is"
+    try:
+        return structure(json.loads(raw), OwnPins).artifacts
+    except StructureError as failure:
+        first = failure.problems[0]
+        raise ResolutionError(f"{dotted(first.path)}: {first.what}", where=where, fix=fix) from failure
+    except (ValueError, RecursionError) as problem:
+        raise ResolutionError(f"not JSON: {problem}", where=where, fix=fix) from problem
 
 
 def place(step: Step, carried: Mapping[str, Artifact]) -> Step:
@@ -90,8 +125,9 @@ def refusal(wanted: str, capability: str, reason: str, catalog: Catalog) -> Reso
     if not fitting:
         return None
     causes = "".join(f",\n  and {item.id} {item.version} ({item.source}) is refused: {item.why}" for item in fitting)
+    tables = "".join(dict.fromkeys(item.table for item in fitting))
     return ResolutionError(
-        f"Because {reason}{causes}.\n  So {wanted or capability} cannot be chosen.",
+        f"Because {reason}{causes}.\n  So {wanted or capability} cannot be chosen.{tables}",
         fix=", or ".join(dict.fromkeys(item.fix for item in fitting)),
     )
 

@@ -21,6 +21,7 @@ from pih_runtime.errors import PihError, ResolutionError
 from pih_steps import tar
 
 MANIFEST = "plugin.toml"
+PINS = "pins.json"  # wheels of its own, as plugins/pins.json lists those of PIH
 KERNELS = "kernels"  # sources of a kernel pack
 _MAX_BYTES = 256 << 20
 _LICENCES = ("LICENSE", "LICENCE", "COPYING", "NOTICE")
@@ -28,10 +29,11 @@ _LICENCES = ("LICENSE", "LICENCE", "COPYING", "NOTICE")
 
 @attrs.frozen
 class Content:
-    """A plugin's archive. manifest: as it is in there."""
+    """A plugin's archive. manifest, pins: as they are in there; pins b'' where it has none."""
 
     manifest: Manifest
     archive: bytes
+    pins: bytes = b""
 
     @property
     def sha256(self) -> str:
@@ -57,7 +59,7 @@ def of_folder(folder: Path) -> Content:
             f"cannot read: {problem.strerror}", where=problem.filename or str(where), fix="name a plugin's folder"
         ) from problem
     _check_whole(manifest, files, str(folder))
-    return Content(manifest, pack(files))
+    return Content(manifest, pack(files), files.get(PINS, b""))
 
 
 def of_archive(path: Path) -> Content:
@@ -80,7 +82,7 @@ def of_archive(path: Path) -> Content:
             where=str(path),
             fix="have its publisher pack it again: pih catalog sign",
         )
-    return Content(manifest, raw)
+    return Content(manifest, raw, files.get(PINS, b""))
 
 
 def pack(files: Mapping[str, bytes]) -> bytes:
@@ -103,7 +105,7 @@ def _read(archive: tarfile.TarFile, item: tarfile.TarInfo) -> bytes:
 
 
 def _parts(folder: Path, manifest: Manifest) -> Iterator[Path]:
-    """The files beside the manifest that it names, and licences; links are followed, bytecode is left out."""
+    """The files beside the manifest that it names, its pins, and licences; links are followed, bytecode is left out."""
     named = {part.package for part in (manifest.runtime, manifest.build) if part is not None}
     if manifest.kind == "kernels":
         named.add(KERNELS)
@@ -112,7 +114,7 @@ def _parts(folder: Path, manifest: Manifest) -> Iterator[Path]:
             if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".pyc":
                 yield path
     for path in sorted(folder.iterdir()):
-        if path.is_file() and path.name.upper().startswith(_LICENCES):
+        if path.is_file() and (path.name == PINS or path.name.upper().startswith(_LICENCES)):
             yield path
 
 

@@ -108,7 +108,8 @@ def _installed(item: places.Installed, keyring: Keyring, trust: str) -> Iterator
             fix=f"let {places.GROUP} name the package that {MANIFEST} lies in",
         )
     held = places.of_path(item.folder)
-    verdict = judge(sign.read(signature_of(item.folder)), "plugin", held.sha256, keyring, item.package)
+    signature, entry = sign.read(signature_of(item.folder)), f'package = "{item.package}"'
+    verdict = judge(signature, "plugin", held.sha256, keyring, str(item.folder), entry)
     place = {"package": item.package, "file": item.file}
     yield Found(held, source, place, LOCAL if trust == "local" else verdict)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from pih.structure import show
 from pih.trust import sign
 from pih.trust.keyring import Keyring
 from pih.trust.sign import Signature
@@ -18,10 +19,11 @@ class Verdict:
     fix: str = ""
 
 
-def judge(signature: Signature | None, word: str, digest: str, keyring: Keyring, place: str) -> Verdict:
-    """Whose word there is for `digest`. place: how the user names what is signed."""
+def judge(signature: Signature | None, word: str, digest: str, keyring: Keyring, path: str, entry: str = "") -> Verdict:
+    """Whose word there is for `digest`. path: how the user names what is signed. entry: how a profile names it."""
+    local = f"trust this place in the profile: [[plugins]] {entry or f'path = {show(path)}'}, trust = {show('local')}"
     if signature is None:
-        return Verdict("", "it is not signed", _local(place))
+        return Verdict("", "it is not signed", local)
     name = signature.fingerprint
     if not sign.made(signature.key, word, digest, signature):
         return Verdict(
@@ -32,14 +34,10 @@ def judge(signature: Signature | None, word: str, digest: str, keyring: Keyring,
     key = keyring.find(name)
     if key is None:
         return Verdict(
-            "", f"it is signed by {name}, which is not in your keyring", f"pih catalog add {place}, or {_local(place)}"
+            "", f"it is signed by {name}, which is not in your keyring", f"pih catalog add {path}, or {local}"
         )
     if key.state == "revoked":
         return Verdict("", f"its key {name} was revoked: {key.note}", "get a release that another key has signed")
     if key.state == "rotated":
         return Verdict("", f"its key {name} was replaced by {key.note}", "get a release that the new key has signed")
     return Verdict(name)
-
-
-def _local(place: str) -> str:
-    return f'trust this place in the profile: [[plugins]] path = "{place}", trust = "local"'

@@ -17,7 +17,7 @@ from pih.origin import Origin, Refused
 from pih.profile import Profile
 from pih.trust import find, keyring
 from pih.trust.find import Found
-from pih.trust.matrix import unfit
+from pih.trust.matrix import Unfit, unfit
 
 
 def load(root: Path, profile: Profile, environment: Mapping[str, str]) -> Catalog:
@@ -37,22 +37,25 @@ def joined(own: Catalog, found: Iterable[Found | Refused]) -> Catalog:
     for item in judged:
         manifest = item.content.manifest
         key = (manifest.id, manifest.version)
-        what, fix = _problem(item, reserved, releases, origins.get(key))
-        if what:
-            refused.append(Refused(*key, item.source, tuple(manifest.provides), what, fix))
+        problem = _problem(item, reserved, releases, origins.get(key))
+        if problem is not None:
+            provides = tuple(manifest.provides)
+            refused.append(Refused(*key, item.source, provides, problem.why, problem.fix, problem.table))
         elif key not in origins:
             size = len(item.content.archive)
-            origins[key] = Origin(item.source, item.place, item.verdict.key, item.content.sha256, size)
+            origins[key] = Origin(
+                item.source, item.place, item.verdict.key, item.content.sha256, size, item.content.pins
+            )
             plugins.append(manifest)
     return attrs.evolve(own, plugins=tuple(plugins), origins=origins, refused=tuple(refused))
 
 
-def _problem(item: Found, reserved: set[str], releases: list[Manifest], other: Origin | None) -> tuple[str, str]:
-    """(why it is no candidate, what to do), or ('', ''). Trust comes first: nothing else of it is believed before."""
+def _problem(item: Found, reserved: set[str], releases: list[Manifest], other: Origin | None) -> Unfit | None:
+    """Why it is no candidate, or None. Trust comes first: nothing else of it is believed before."""
     if not item.verdict.key:
-        return item.verdict.why, item.verdict.fix
+        return Unfit(item.verdict.why, item.verdict.fix)
     if item.content.manifest.id in reserved:
-        return "that id is a plugin of PIH's own", "its author must give it another id"
+        return Unfit("that id is a plugin of PIH's own", "its author must give it another id")
     if other is not None and other.sha256 != item.content.sha256:
-        return f"{other.source} has other files of the same version", "keep one of the two, or number them apart"
+        return Unfit(f"{other.source} has other files of the same version", "keep one of the two, or number them apart")
     return unfit(item.content.manifest, releases)

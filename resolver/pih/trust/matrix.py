@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import attrs
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
@@ -12,14 +13,23 @@ from pih.catalog import Manifest, Tested, abi_problem
 from pih_runtime.contracts import ABI
 
 
-def unfit(manifest: Manifest, others: Iterable[Manifest] = ()) -> tuple[str, str]:
-    """(why, what to do) where this release is not for this PIH; ('', '') where it is.
+@attrs.frozen
+class Unfit:
+    """Why a release is no candidate, and what to do. table: what would fit, '' where that is not the question."""
+
+    why: str
+    fix: str
+    table: str = ""
+
+
+def unfit(manifest: Manifest, others: Iterable[Manifest] = ()) -> Unfit | None:
+    """Why this release is not for this PIH; None where it is.
 
     others: releases at hand, of any plugin; those of the same one complete the table of what would fit.
     """
     own = next((row for row in manifest.tested if row.version == manifest.version), None)
     if own is None:
-        return (
+        return Unfit(
             f"its version matrix has no row for {manifest.version}",
             f'its author must add [[tested]] version = "{manifest.version}" to its plugin.toml',
         )
@@ -27,13 +37,13 @@ def unfit(manifest: Manifest, others: Iterable[Manifest] = ()) -> tuple[str, str
     if not problem and not _fits(own):
         problem = f"it was tested with PIH {own.pih}, ABI {own.abi}; this is PIH {VERSION}, ABI {ABI}"
     if not problem:
-        return "", ""
+        return None
     rows = {row.version: row for other in others if other.id == manifest.id for row in other.tested}
     rows |= {row.version: row for row in manifest.tested}
     fitting = [version for version, row in rows.items() if _fits(row)]
     best = max(fitting, key=Version, default="")
     fix = f"take {manifest.id} {best}" if best else f"there is no {manifest.id} for this PIH yet: use the PIH it names"
-    return f"{problem}{_table(manifest.id, rows)}", fix
+    return Unfit(problem, fix, _table(manifest.id, rows))
 
 
 def _fits(row: Tested) -> bool:
@@ -48,4 +58,4 @@ def _table(name: str, rows: dict[str, Tested]) -> str:
     ]
     widths = [max(len(row[column]) for row in cells) for column in range(4)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
-    return "".join(f"\n      {line}" for line in lines)
+    return "".join(f"\n    {line}" for line in lines)

@@ -1,6 +1,10 @@
 """Plugins, keys and catalogs in a folder, as publishers make them."""
 
+import hashlib
 from pathlib import Path
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from pih import profile, trust
 from pih.trust import keyring, publish, sign
@@ -46,8 +50,11 @@ def plugin(folder, version="0.1.0", pih=">=0.1,<0.2", abi=1, text=MANIFEST):
 
 
 def key(folder, name="key"):
-    """A publisher's private key."""
-    return sign.new_key(folder / f"{name}.pem")
+    """A publisher's private key, the same each time, so that messages can be compared whole."""
+    private = Ed25519PrivateKey.from_private_bytes(hashlib.sha256(name.encode()).digest())
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / f"{name}.pem").write_bytes(private.private_bytes(*form))
+    return private
 
 
 def believing(*keys, state="trusted", note=""):
