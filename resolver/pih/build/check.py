@@ -34,7 +34,7 @@ def again(
                 continue
             difference = first_difference(step.output, outputs[step.id].output)
             if difference is None:
-                difference = Difference("", -1, "the recorded digest is not that of the output")
+                difference = Difference("", -1, "the modes of its files")
             inherited = any(name in findings for name in inputs[step.id])
             findings[step.id] = Finding(step.id, difference, inherited)
         return list(findings.values())
