@@ -37,7 +37,7 @@ def found(profile: Profile, keyring: Keyring) -> Iterator[Found | Refused]:
     """Everything there is for this profile; what it names itself comes first, and only once."""
     named = {source.package for source in profile.intent.plugins if source.package}
     for source in profile.intent.plugins:
-        yield from _package(source) if source.package else _path(source, profile, keyring)
+        yield from _package(source, keyring) if source.package else _path(source, profile, keyring)
     yield from everywhere(keyring, frozenset(named))
 
 
@@ -87,7 +87,7 @@ def _path(source: PluginSource, profile: Profile, keyring: Keyring) -> Iterator[
         yield attrs.evolve(plugin, verdict=LOCAL) if source.trust == "local" else plugin
 
 
-def _package(source: PluginSource) -> Iterator[Found]:
+def _package(source: PluginSource, keyring: Keyring) -> Iterator[Found]:
     found = [item for item in places.installed() if item.package.lower() == source.package.lower()]
     if not found:
         raise ResolutionError(
@@ -96,7 +96,7 @@ def _package(source: PluginSource) -> Iterator[Found]:
             fix=f"install it beside pih: .venv/bin/python -m pip install {source.package}",
         )
     for item in found:
-        yield from _installed(item, Keyring(), source.trust)
+        yield from _installed(item, keyring, source.trust)
 
 
 def _installed(item: places.Installed, keyring: Keyring, trust: str) -> Iterator[Found]:
