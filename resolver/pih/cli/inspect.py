@@ -73,7 +73,7 @@ def _plugins(rows: tuple[Reasoned, ...]) -> list[str]:
     cells = []
     for row in rows:
         plugin = row.plugin
-        source = "" if plugin.source == "workspace" else overview.words(plugin.source)
+        source = "" if plugin.source == "workspace" else f"{plugin.source}, {overview.trust(plugin)}"
         wider = [plugin.permissions.network] if plugin.permissions.network != "none" else []
         reaches = ", ".join([*wider, *plugin.permissions.devices, *plugin.permissions.paths])
         cells.append((plugin.id, plugin.version, source, reaches, row.reason))

@@ -73,7 +73,7 @@ def of_lock(lock: Lock) -> Graph:
     plugins = {plugin.id for plugin in lock.plugins}
     things: list[tuple[Thing, Iterable[Cause]]] = []
     for plugin in lock.plugins:
-        origin = "" if plugin.source == "workspace" else f", from {plugin.source}"
+        origin = "" if plugin.source == "workspace" else f", from {plugin.source} ({plugin.trust})"
         things.append((Thing("plugin", plugin.id, f"{plugin.version}{origin}"), _of_plugin(lock, plugin.id)))
         for capability, version in plugin.provides.items():
             cause = Cause((f"{plugin.id} provides {capability} {version}",), ("plugin", plugin.id))

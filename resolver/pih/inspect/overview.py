@@ -30,6 +30,11 @@ def plugins(lock: Lock) -> tuple[Reasoned, ...]:
     return tuple(found)
 
 
+def trust(plugin: Plugin) -> str:
+    """On whose word a plugin from outside is there."""
+    return "unsigned, trusted by the profile" if plugin.trust == "local" else f"signed by {plugin.trust}"
+
+
 def target(lock: Lock) -> str:
     """`linux x86_64 x86-64-v3, 2 threads, 512.0 MiB`."""
     wanted = lock.target
@@ -78,7 +83,9 @@ def as_json(held: Opened) -> dict[str, Any]:
             {
                 "id": row.plugin.id,
                 "version": row.plugin.version,
-                "source": unstructure(row.plugin.source),
+                "source": row.plugin.source,
+                "trust": row.plugin.trust,
+                "artifact": row.plugin.artifact,
                 "permissions": unstructure(row.plugin.permissions),
                 "reason": row.reason,
             }
