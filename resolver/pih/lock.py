@@ -14,13 +14,13 @@ from typing import Any
 
 import attrs
 
-from pih.catalog import Catalog
-from pih.profile import Profile
+from pih import VERSION
 from pih.structure import StructureError, dotted, structure, unstructure
+from pih_runtime import canonical
 from pih_runtime.errors import LockError
 
 SCHEMA = 1
-PIH = "0.1.0"
+PIH = VERSION
 
 
 @attrs.frozen
@@ -33,14 +33,25 @@ class ProfileRef:
 
 
 @attrs.frozen
+class Device:
+    """Accelerators of the target, all alike. memory_bytes: of each. sm: '' for what is no GPU. driver: '' for any."""
+
+    count: int
+    sm: str
+    memory_bytes: int
+    driver: str
+
+
+@attrs.frozen
 class Target:
-    """The machine that the deployment is compiled for; isa is never `native` here."""
+    """The machine that the deployment is compiled for; isa is never `native` here. device: null for the CPU alone."""
 
     os: str
     arch: str
     isa: str
     threads: int
     memory_bytes: int
+    device: Device | None
 
 
 @attrs.frozen
@@ -92,13 +103,21 @@ class Permissions:
 
 @attrs.frozen
 class Plugin:
-    """A selected plugin. source: 'workspace' for the built-in catalog. reasons: chains up to a line of the profile."""
+    """A selected plugin. source: 'workspace' for the source tree's own, else where it was found.
+
+    trust: 'built-in', 'local' (unsigned, on the profile's word) or the fingerprint of the key that signed it.
+    artifact: the archive that carries it, '' for the source tree's own. manifest: sha256 of what its plugin.toml
+    decides. reasons: chains up to a line of the profile.
+    """
 
     id: str
     version: str
     kind: str
     abi: int
     source: str
+    trust: str
+    artifact: str
+    manifest: str
     provides: dict[str, str]
     requires: tuple[Requirement, ...]
     reasons: tuple[str, ...]
@@ -109,7 +128,10 @@ class Plugin:
 
 @attrs.frozen
 class Binding:
-    """One op of the plan served by one kernel: which symbol, from which source, with which constants."""
+    """One op of the plan served by one kernel: which symbol, from which source, with which constants.
+
+    path: `fast`, or `reference` for the scalar one, which is slower. mode: the least exact type that sums pass through.
+    """
 
     op: str
     weight: str
@@ -120,6 +142,8 @@ class Binding:
     constants: dict[str, int]
     symbol: str
     precision: str
+    mode: str
+    path: str
 
 
 @attrs.frozen
@@ -145,7 +169,7 @@ class PlanRef:
 
 @attrs.frozen
 class Artifact:
-    """A file from outside, by sha256 + size; purls can supply it. kind: deb | wheel | npm | hf | file."""
+    """A file from outside, by sha256 + size; purls can supply it. kind: deb | wheel | npm | hf | file | plugin."""
 
     name: str
     version: str
@@ -200,17 +224,17 @@ class BuildGraph:
 
 @attrs.frozen
 class Lock:
-    """Every decision of one deployment."""
+    """Every decision of one deployment. requires: the profile's own needs, each with the plugin that serves it."""
 
     schema: int
     pih: str
     profile: ProfileRef
-    catalog_sha256: str
     target: Target
     model: dict[str, Any]
     limits: Limits
     service: Service
     delivery: str
+    requires: tuple[Requirement, ...]
     plugins: tuple[Plugin, ...]
     start_order: tuple[str, ...]
     bindings: tuple[Binding, ...]
@@ -221,6 +245,13 @@ class Lock:
     build: BuildGraph
 
 
+@attrs.frozen
+class LockFile(Lock):
+    """A lock as its file holds it. digests: sha256 of each other key's canonical form, so that an edit is noticed."""
+
+    digests: dict[str, str]
+
+
 def path_for(profile: Path) -> Path:
     """Where a profile's lock lies: beside it, `x.toml` and `x.lock.json`."""
     return profile.with_suffix(".lock.json")
@@ -228,24 +259,32 @@ def path_for(profile: Path) -> Path:
 
 def to_json(lock: Lock) -> str:
     """The lock's text: the same lock, the same bytes."""
-    return json.dumps(unstructure(lock), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(canonical.sealed(unstructure(lock)), indent=2, ensure_ascii=False) + "\n"
 
 
 def from_json(text: str | bytes, where: str) -> Lock:
-    """Parse and check; raises LockError (exit 5) where it is not a lock of this schema."""
+    """Parse and check; raises LockError (exit 5) where it is not a lock of this schema, as `to_json` wrote it."""
     fix = "write the lock again: pih lock"
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as problem:
-        raise LockError(f"not JSON: {problem}", where=where, fix=fix) from problem
+        raise LockError(f"not JSON: {_reason(problem)}", where=where, fix=fix) from problem
     schema = data.get("schema") if isinstance(data, dict) else None
     if schema != SCHEMA:
         raise LockError(f"lock schema {schema!r} is not {SCHEMA}", where=where, fix=fix)
     try:
-        return structure(data, Lock)
+        found = structure(data, LockFile)
+        canonical.check(data, fix=fix)
     except StructureError as failure:
         first = failure.problems[0]
         raise LockError(f"{dotted(first.path)}: {first.what}", where=where, fix=first.fix or fix) from failure
+    except LockError as edited:
+        raise LockError(edited.what, where=where, fix=edited.fix) from edited
+    return Lock(**{field.name: getattr(found, field.name) for field in attrs.fields(Lock)})
+
+
+def _reason(problem: Exception) -> str:
+    return "nested too deeply" if isinstance(problem, RecursionError) else str(problem)
 
 
 def read(path: Path) -> Lock:
@@ -272,13 +311,3 @@ def write(lock: Lock, path: Path) -> None:
     except BaseException:
         Path(beside).unlink()
         raise
-
-
-def matches(lock: Lock, profile: Profile, catalog: Catalog) -> None:
-    """Raise LockError (exit 5) where the profile or the catalog is not the one that was locked."""
-    where = str(path_for(profile.path))
-    fix = f"pih lock --profile {profile.path}"
-    if lock.profile.sha256 != profile.sha256:
-        raise LockError(f"the lock was made from another state of {profile.path}", where=where, fix=fix)
-    if lock.catalog_sha256 != catalog.sha256:
-        raise LockError("the lock was made with other plugins than this source tree has", where=where, fix=fix)

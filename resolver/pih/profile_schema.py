@@ -1,7 +1,7 @@
 """The Deployment Profile's keys, as classes: types, defaults, allowed values and what each is for.
 
 The one description that the reader, the JSON Schema and the reference page are made from.
-May import `structure` and `sources` alone.
+May import `structure`, `sources`, `sizes` and the op vocabulary alone.
 """
 
 from __future__ import annotations
@@ -11,17 +11,24 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import attrs
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
+from pih.sizes import MEMORY
 from pih.sources import Source, parse_source
-from pih.structure import RefusedError, show
+from pih.structure import RefusedError, choice_problem, show
+from pih_runtime.ops import OPS
 
 Isa = Literal["x86-64-v3", "x86-64-v4-bf16-vnni", "native"]
 MODEL_KINDS = ("pypi", "npm", "hf", "file", "synthetic")
-_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 _NAME = r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?"
-_MEMORY = r"[1-9][0-9]{0,5}(\.[0-9]{1,3})? ?(KiB|MiB|GiB|TiB)"
 _PLUGIN = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
 _HOST = r"[0-9A-Za-z.:_-]{1,253}"
+_PATH = r"[^\0\n]{0,4096}"
+_PACKAGE = r"([A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?)?"
+_SM = r"(sm_[0-9]{2,3}[af]?)?"
+_DRIVER = r"([0-9]{1,4}(\.[0-9]{1,4}){0,3})?"
+_PREFERENCE = r"[a-z]+/[a-z0-9]([a-z0-9-]*[a-z0-9])?( ?(===?|!=|<=?|>=?|~=) ?[0-9A-Za-z.*,<>=!~ ]{1,60})?"
+_OP = r"[a-z_]{1,30}"
 _MODEL_NAME = r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}"
 
 
@@ -43,6 +50,20 @@ def _whole(low: int, high: int, doc: str, default: Any = attrs.NOTHING) -> Any:
             raise RefusedError(attribute.name, f"{value} is out of range", f"allowed: {low} to {high}")
 
     return attrs.field(default=default, validator=check, metadata={"doc": doc, "minimum": low, "maximum": high})
+
+
+def _many(pattern: str, doc: str, example: str) -> Any:
+    """A list of strings that each match `pattern` as a whole; by default none."""
+
+    def check(_: object, attribute: attrs.Attribute[tuple[str, ...]], value: tuple[str, ...]) -> None:
+        for item in value:
+            if not re.fullmatch(pattern, item):
+                raise RefusedError(attribute.name, f"{show(item)} is not allowed", f"write it like {show(example)}")
+        if len(set(value)) < len(value):
+            raise RefusedError(attribute.name, "an entry stands there twice", "write it once")
+
+    none: tuple[str, ...] = ()
+    return attrs.field(default=none, validator=check, metadata={"doc": doc, "items": pattern, "example": [example]})
 
 
 def _choice(doc: str, default: Any = attrs.NOTHING) -> Any:
@@ -114,8 +135,18 @@ class Target:
         "Instruction set of the kernel pack. `native` means this host's best; a lock made from it is not for sharing "
         "and is never written beside the profile."
     )
-    memory: str = _text(_MEMORY, "Memory that the worker may use; the budget must fit it.", "1 GiB")
+    memory: str = _text(MEMORY, "Memory that the worker may use; the budget must fit it.", "1 GiB")
     threads: int = _whole(1, 1024, "Threads that compute.")
+
+
+@attrs.frozen(kw_only=True)
+class Device:
+    """Accelerators of the machine, all alike. Without them (`count = 0`) the deployment computes on the CPU."""
+
+    count: int = _whole(0, 64, "How many the deployment uses; each runs one rank.", 0)
+    sm: str = _text(_SM, "Compute capability of a GPU.", "sm_89", "")
+    memory: str = _text(f"({MEMORY})?", "Memory of each device.", "24 GiB", "")
+    driver: str = _text(_DRIVER, "The oldest driver that may be installed there.", "550.54", "")
 
 
 @attrs.frozen(kw_only=True)
@@ -165,7 +196,43 @@ class Backend:
 class Kernels:
     """What may be done where the kernel pack has no fast kernel for an op."""
 
-    fallback: Literal["forbid"] = _choice("`forbid`: an op without a kernel is an error.", "forbid")
+    fallback: Literal["forbid", "allow"] = _choice(
+        "`forbid`: an op without a fast kernel is an error. `allow`: the ops of `fallback_ops` may then run through "
+        "the pack's scalar reference; the lock, the log and /metrics name each that does.",
+        "forbid",
+    )
+    fallback_ops: tuple[str, ...] = _many(_OP, "Ops that may run through their scalar reference.", "attention")
+
+
+@attrs.frozen(kw_only=True)
+class Selection:
+    """Which plugins to take where several would do."""
+
+    prefer: tuple[str, ...] = _many(
+        _PREFERENCE,
+        "Plugins to take first, in this order, each with the versions that will do, if not any.",
+        "memory/paged >=0.1,<0.2",
+    )
+
+
+@attrs.frozen(kw_only=True)
+class PluginSource:
+    """A place outside the source tree whose plugins may be chosen, and how far it is trusted: a path or a package."""
+
+    path: str = _text(
+        _PATH,
+        "A plugin's folder, a signed archive, or a folder with a catalog; relative to the profile.",
+        "../examples/npu",
+        "",
+    )
+    package: str = _text(
+        _PACKAGE, "An installed Python package that declares `pih.plugins` entry points.", "pih-npu", ""
+    )
+    trust: Literal["signed", "local"] = _choice(
+        "`signed`: by a key of your keyring (`pih catalog add`). `local`: this place, unsigned, on your own word; the "
+        "lock and `pih inspect` show it.",
+        "signed",
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -176,18 +243,14 @@ class Intent:
     model: Model
     target: Target
     service: Service
+    device: Device = Device()
     limits: Limits = Limits()
     features: Features = Features()
     weights: Weights = Weights()
     backend: Backend = Backend()
     kernels: Kernels = Kernels()
-
-
-def memory_bytes(text: str) -> int:
-    """Bytes of a `target.memory` value that was checked, e.g. "1.5 GiB"."""
-    match = re.fullmatch(r"([0-9.]+) ?([KMGT]iB)", text)
-    assert match is not None, text
-    return int(float(match[1]) * _UNITS[match[2]])
+    selection: Selection = Selection()
+    plugins: tuple[PluginSource, ...] = ()
 
 
 def check_together(intent: Intent) -> None:
@@ -229,4 +292,74 @@ def _model_files(intent: Intent) -> None:
             )
 
 
-_RULES: tuple[Callable[[Intent], None], ...] = (_tokens_hold_a_batch, _a_way_to_ask, _model_files)
+def _one_place(intent: Intent) -> None:
+    for source in intent.plugins:
+        if bool(source.path) == bool(source.package):
+            raise RefusedError(
+                "plugins",
+                f"{'both' if source.path else 'neither'} of path and package",
+                'give one, e.g. path = "../examples/npu"',
+            )
+
+
+def _devices_are_described(intent: Intent) -> None:
+    device = intent.device
+    if not device.count:
+        given = [key for key in ("sm", "memory", "driver") if getattr(device, key)]
+        if given:
+            raise RefusedError(
+                f"device.{given[0]}",
+                "the deployment has no device that it could be of",
+                f"set device.count = 1, or remove {given[0]}",
+            )
+    elif not device.memory:
+        raise RefusedError(
+            "device.memory", "missing: the budget must fit each device", 'add it, e.g. memory = "24 GiB"'
+        )
+
+
+def _fallbacks_are_named(intent: Intent) -> None:
+    kernels = intent.kernels
+    if kernels.fallback == "allow" and not kernels.fallback_ops:
+        raise RefusedError(
+            "kernels.fallback",
+            "allows nothing: no op is named",
+            'name the ops that may be slow, e.g. fallback_ops = ["attention"], or set fallback = "forbid"',
+        )
+    if kernels.fallback == "forbid" and kernels.fallback_ops:
+        raise RefusedError(
+            "kernels.fallback_ops",
+            "names ops while fallback forbids them all",
+            'set kernels.fallback = "allow", or remove fallback_ops',
+        )
+    for op in kernels.fallback_ops:
+        if op not in OPS:
+            raise RefusedError("kernels.fallback_ops", *choice_problem(op, OPS))
+
+
+def _preferences_are_versions(intent: Intent) -> None:
+    for text in intent.selection.prefer:
+        try:
+            preference(text)
+        except InvalidSpecifier:
+            raise RefusedError(
+                "selection.prefer", f"{show(text)} has no version specifier", 'write it like "memory/paged >=0.1,<0.2"'
+            ) from None
+
+
+def preference(text: str) -> tuple[str, SpecifierSet]:
+    """(id, versions) of an entry of `selection.prefer`."""
+    match = re.match(r"[a-z0-9/-]+", text)
+    assert match is not None, text
+    return match[0], SpecifierSet(text[match.end() :])
+
+
+_RULES: tuple[Callable[[Intent], None], ...] = (
+    _tokens_hold_a_batch,
+    _a_way_to_ask,
+    _model_files,
+    _one_place,
+    _devices_are_described,
+    _fallbacks_are_named,
+    _preferences_are_versions,
+)

@@ -9,7 +9,7 @@ import click
 
 from pih.cli import COMMANDS, pih
 from pih.cli._errors import described
-from pih.lock import Lock
+from pih.lock import LockFile
 from pih.profile_schema import MODEL_KINDS, Intent
 from pih.schema import json_schema, table_page
 from pih.sources import form
@@ -95,5 +95,5 @@ def pages(root: Path) -> dict[str, str]:
         "exit-codes.md": _exit_codes(),
         "profile.md": _profile(root),
         "profile.schema.json": json_schema(Intent, "PIH Deployment Profile"),
-        "lock.schema.json": json_schema(Lock, "PIH Deployment Lock"),
+        "lock.schema.json": json_schema(LockFile, "PIH Deployment Lock"),
     }

@@ -47,6 +47,8 @@ def _field(field: attrs.Attribute[Any], hint: Any, definitions: dict[str, Any]) 
         schema["description"] = notes["doc"]
     if "pattern" in notes:
         schema["pattern"] = f"^({notes['pattern']})$"
+    if "items" in notes:
+        schema["items"]["pattern"] = f"^({notes['items']})$"
     if "kinds" in notes:
         schema["pattern"] = f"^({'|'.join(notes['kinds'])}):"
     for key in ("minimum", "maximum"):
@@ -54,7 +56,7 @@ def _field(field: attrs.Attribute[Any], hint: Any, definitions: dict[str, Any]) 
             schema[key] = notes[key]
     if "example" in notes:
         schema["examples"] = [notes["example"]]
-    if field.default not in (attrs.NOTHING, ""):
+    if field.default not in (attrs.NOTHING, "", ()):
         schema["default"] = unstructure(field.default)
     return schema
 
@@ -86,8 +88,10 @@ def table_page(cls: type) -> str:
     hints = typing.get_type_hints(cls)
     parts = []
     for table in attrs.fields(cls):
-        section = hints[table.name]
-        parts.append(f"\n## [{table.name}]\n\n{(section.__doc__ or '').strip()}\n\n")
+        section, title = hints[table.name], f"[{table.name}]"
+        if get_origin(section) is tuple:
+            section, title = get_args(section)[0], f"[{title}]"
+        parts.append(f"\n## {title}\n\n{(section.__doc__ or '').strip()}\n\n")
         parts.append("| key | value | default | what it is |\n|---|---|---|---|\n")
         types_ = typing.get_type_hints(section)
         parts += [_row(field, types_[field.name]) for field in attrs.fields(section)]
@@ -96,7 +100,11 @@ def table_page(cls: type) -> str:
 
 def _row(field: attrs.Attribute[Any], hint: Any) -> str:
     default = (
-        "needed" if field.default is attrs.NOTHING else "none" if field.default == "" else f"`{show(field.default)}`"
+        "needed"
+        if field.default is attrs.NOTHING
+        else "none"
+        if field.default in ("", ())
+        else f"`{show(field.default)}`"
     )
     return f"| `{field.name}` | {_value(field, hint)} | {default} | {field.metadata.get('doc', '')} |\n"
 
@@ -109,6 +117,8 @@ def _value(field: attrs.Attribute[Any], hint: Any) -> str:
         return f"{notes['minimum']} to {notes['maximum']}"
     if "kinds" in notes:
         return f"source, e.g. `{show(notes['example'])}`"
+    if "items" in notes:
+        return f"list, e.g. `[{show(notes['example'][0])}]`"
     if "example" in notes:
         return f"like `{show(notes['example'])}`"
     return _WORDS[hint]

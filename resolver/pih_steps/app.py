@@ -5,9 +5,11 @@ Inputs: packages as trees (param `packages`: tree → component it is of), the l
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from pih_runtime import canonical
 from pih_runtime.errors import BuildError
 from pih_steps import layer, pyc, tar
 from pih_steps.closure import Module
@@ -60,7 +62,13 @@ def _sources(root: Path) -> Iterator[Path]:
 
 
 def _lock(spec: Spec) -> bytes:
+    """The lock's bytes; LockError where they are not what `pih lock` wrote."""
+    fix = "write the lock again: pih lock"
     try:
-        return spec.trees["lock"].read_bytes()
+        raw = spec.trees["lock"].read_bytes()
+        canonical.check(json.loads(raw), fix=fix)
     except KeyError:
-        raise BuildError("the step has no tree 'lock'", fix="write the lock again: pih lock") from None
+        raise BuildError("the step has no tree 'lock'", fix=fix) from None
+    except (ValueError, AttributeError) as problem:
+        raise BuildError(f"the lock is not JSON: {problem}", fix=fix) from problem
+    return raw

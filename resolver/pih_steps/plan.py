@@ -1,7 +1,8 @@
 """Step `plan`: lower the model again and write plan.json; it must be the plan that the lock was made with.
 
 params: checkpoint (see lower/sources), model (tree of the model plugin), kernels (tree of the plugin with the
-capability report), isa, limits {tokens, seqs, context}, kv_dtype, page_size, expected_plan_sha256.
+capability report), isa, limits {tokens, seqs, context}, kv_dtype, page_size, fallback_ops (may run through the
+pack's scalar reference), expected_plan_sha256.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ def run(spec: Spec) -> None:
         Limits(**param(spec, "limits")),
         param(spec, "kv_dtype"),
         param(spec, "page_size"),
+        param(spec, "fallback_ops"),
     )
     text = to_json(lowered.plan).encode()
     found, expected = sha256(text).hexdigest(), param(spec, "expected_plan_sha256")

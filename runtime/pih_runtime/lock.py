@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pih_runtime import canonical
 from pih_runtime.contracts import ABI
 from pih_runtime.errors import LockError
 
@@ -65,6 +66,7 @@ def read(path: Path) -> Lock:
 def _parse(data: Mapping[str, Any]) -> Lock:
     if data["schema"] != SCHEMA:
         raise LockError(f"lock schema {data['schema']} is not {SCHEMA}", fix=_FIX)
+    canonical.check(data, fix=_FIX)
     running = {item["id"]: item for item in data["plugins"] if item["runtime"] is not None}
     order = list(data["start_order"])
     if sorted(order) != sorted(running):

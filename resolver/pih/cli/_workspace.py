@@ -10,8 +10,8 @@ from typing import TypeVar
 import attrs
 import click
 
-from pih import catalog, pins, profile
 from pih import lock as locks
+from pih import pins, profile, stale, trust
 from pih.build import fetch, pin
 from pih.build.progress import Listener
 from pih.build.store import Store, default_root, open_store
@@ -65,15 +65,20 @@ class Deployment:
 def deployment(profile_path: Path, *, offline: bool, listener: Listener) -> Deployment:
     """The profile's lock, checked against profile and catalog; resolved only where there is none yet."""
     intent = profile.load(profile_path)
-    known = catalog.load(SOURCE_ROOT)
+    known = catalog_of(intent)
     path = lock_path(intent)
     if path.exists():
         found = locks.read(path)
-        locks.matches(found, intent, known)
+        stale.check(found, intent, known)
     else:
         found = resolve(intent, known, None, offline=offline, listener=listener)
         locks.write(found, path)
     return Deployment(intent, found, path)
+
+
+def catalog_of(intent: Profile) -> Catalog:
+    """The plugins that a profile can have: the source tree's own, and the trusted ones from outside."""
+    return trust.load(SOURCE_ROOT, intent, os.environ)
 
 
 def lock_path(intent: Profile) -> Path:

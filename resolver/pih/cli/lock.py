@@ -9,13 +9,14 @@ from pathlib import Path
 import attrs
 import click
 
-from pih import catalog, pins, profile
 from pih import lock as locks
+from pih import pins, profile
 from pih.build import pin
 from pih.build.progress import renderer
 from pih.cli import _table, _workspace
 from pih.inspect import moves
 from pih.lock import Lock
+from pih_runtime.errors import LockError
 
 
 @click.command(epilog="Example: pih lock --profile profiles/smollm2-cpu.toml --upgrade base")
@@ -37,9 +38,9 @@ def command(profile_path: Path, upgrade: str | None, offline: bool, as_json: boo
     Prints each decision that moved, from what to what, and why.
     """
     intent = profile.load(profile_path)
-    known = catalog.load(_workspace.SOURCE_ROOT)
+    known = _workspace.catalog_of(intent)
     path = _workspace.lock_path(intent)
-    before = locks.read(path) if path.exists() else None
+    before = _before(path)
     with renderer() as listener:
         start, asked = before, frozenset[str]()
         if upgrade is not None:
@@ -67,6 +68,17 @@ def _asked(found: Lock, what: str) -> frozenset[str]:
         return frozenset([what])
     artifacts = frozenset(artifact.name for artifact in pins.chosen(_held(found), what))
     return artifacts | ids if what == "" else artifacts
+
+
+def _before(path: Path) -> Lock | None:
+    """The lock as it is; none where it cannot be used, which is said: its versions are then chosen anew."""
+    if not path.exists():
+        return None
+    try:
+        return locks.read(path)
+    except LockError as problem:
+        click.echo(f"{problem.where}: {problem.what}; every version is chosen anew", err=True)
+        return None
 
 
 def _upgraded(found: Lock, asked: frozenset[str]) -> Lock:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import pairwise
+
 from pih.catalog import Manifest
-from pih.resolve.solve import DeadEnd, Need, Refusal
+from pih.resolve.solve import DeadEnd, Need, Refusal, Served, Solution, circle, providers_of
 from pih.structure import nearest
 from pih_runtime.errors import ResolutionError
 
 ARROW = " → "
-Served = tuple[tuple[Need, Manifest], ...]
+_SHOWN = 5  # plugins that a message lists before it counts the rest
 
 
 def chain(need: Need, served: Served) -> str:
@@ -16,7 +19,7 @@ def chain(need: Need, served: Served) -> str:
     parts: list[str] = []
     seen: set[str] = set()
     while need.by and need.by not in seen:
-        parts.append(f"{need.by} requires {need.capability} {need.specifier}")
+        parts.append(f"{need.by} requires {_wanted(need)}")
         seen.add(need.by)
         need = next(other for other, plugin in served if plugin.id == need.by)
     return ARROW.join([need.reason, *reversed(parts)])
@@ -27,27 +30,77 @@ def reasons(plugin: Manifest, served: Served) -> tuple[str, ...]:
     return tuple(chain(need, served) for need, provider in served if provider.id == plugin.id)
 
 
-def failure(end: DeadEnd, catalog: tuple[Manifest, ...]) -> ResolutionError:
+def failure(end: DeadEnd, plugins: tuple[Manifest, ...]) -> ResolutionError:
     """The error of a search that found nothing."""
-    why = chain(end.need, end.served)
-    wanted = f"{end.need.capability} {end.need.specifier}"
-    if end.need.plugin:
-        named = next((plugin for plugin in catalog if plugin.id == end.need.plugin), None)
-        if named is None or end.need.capability not in named.provides:
-            return _unknown(end.need, catalog)
+    need = end.need
+    if need.plugin:
+        named = any(plugin.id == need.plugin and need.capability in plugin.provides for plugin in plugins)
+        if not named:
+            return _unknown(need, plugins)
     refusals = [refusal for refusal in end.refusals if refusal.cause != "other"]
+    why = chain(need, end.served)
     if not refusals:
         return ResolutionError(
-            f"Because {why},\n  and no plugin provides {end.need.capability} at all.\n  So {wanted} cannot be served.",
-            fix=f"add a plugin that provides {end.need.capability}, or do not ask for what needs it",
+            f"Because {why},\n  and no plugin provides {need.capability} at all.{_others(end)}\n"
+            f"  So {_wanted(need)} cannot be served.",
+            fix=f"add a plugin that provides {need.capability}, or do not ask for what needs it",
         )
-    causes = "".join(f",\n  and {item.plugin.id} {item.plugin.version} is out: {item.detail}" for item in refusals)
-    return ResolutionError(f"Because {why}{causes}.\n  So nothing serves {wanted}.", fix=_fix(end.need, refusals))
+    causes = [f"{item.plugin.id} {item.plugin.version} is out: {item.detail}" for item in refusals[:_SHOWN]]
+    if len(refusals) > _SHOWN:
+        causes.append(f"{len(refusals) - _SHOWN} more are out likewise")
+    lines = "".join(f",\n  and {cause}" for cause in (*causes, *_second_chains(refusals, end.served)))
+    return ResolutionError(
+        f"Because {why}{lines}.{_others(end)}\n  So nothing serves {_wanted(need)}.",
+        fix=_fix(need, refusals),
+    )
 
 
-def _unknown(need: Need, catalog: tuple[Manifest, ...]) -> ResolutionError:
+def cycle(solution: Solution) -> ResolutionError:
+    """The error of plugins that require each other."""
+    ids = circle(solution)
+    members = {plugin.id: plugin for plugin in solution.plugins}
+    lines = []
+    for one, two in pairwise(ids):
+        uses = providers_of(members[one], solution)
+        capability = next(name for name, provider in uses.items() if provider.id == two)
+        verb = "requires" if capability in members[one].requires else "uses"
+        lines.append(f"{one} {verb} {capability} of {two}")
+    because = ",\n  and ".join(lines)
+    return ResolutionError(
+        f"Because {because}.\n  So none of them can start first.",
+        fix=f"take one of these requirements out of its plugin.toml, or choose another plugin than {ids[0]}",
+    )
+
+
+def _wanted(need: Need) -> str:
+    return f"{need.capability} {need.specifier}".rstrip()
+
+
+def _second_chains(refusals: Iterable[Refusal], served: Served) -> list[str]:
+    """Why each chosen plugin that stands against a candidate is there."""
+    others = {refusal.other.id: refusal.other for refusal in refusals if refusal.other is not None}
+    return [f"{name} is there because {reasons(other, served)[0]}" for name, other in sorted(others.items())]
+
+
+def _others(end: DeadEnd) -> str:
+    """What became of the other plugins that could have served where this dead end's choice did."""
+    if not end.need.by:
+        return ""
+    chosen = next((need for need, plugin in end.served if plugin.id == end.need.by), None)
+    lines, seen = [], {end.need.by}
+    for later in end.later:
+        rival = next((plugin for need, plugin in later.served if need == chosen), None)
+        if rival is not None and later.need.by == rival.id and rival.id not in seen:
+            seen.add(rival.id)
+            lines.append(
+                f"\n  {rival.id} would not do either: it requires {_wanted(later.need)}, which nothing serves."
+            )
+    return "".join(lines)
+
+
+def _unknown(need: Need, plugins: tuple[Manifest, ...]) -> ResolutionError:
     kind = need.plugin.split("/")[0]
-    known = sorted(plugin.id for plugin in catalog if need.capability in plugin.provides)
+    known = sorted({plugin.id for plugin in plugins if need.capability in plugin.provides})
     near = nearest(need.plugin, known)
     meant = f"did you mean {near}? " if near else ""
     return ResolutionError(
@@ -63,8 +116,13 @@ def _fix(need: Need, refusals: list[Refusal]) -> str:
     cures = {
         "target": "change the profile's target to one that the plugin is made for",
         "version": f"bring a plugin whose {need.capability} is {need.specifier}",
+        "abi": "bring the plugin's release for this PIH",
+        "yanked": "bring a version that was not withdrawn",
+        "unwanted": "let selection.prefer in the profile allow that version",
         "taken": "ask for features that need one provider only",
         "conflict": "leave out one of the two plugins",
+        "excluded": "leave out one of the two plugins",
+        "optional": "bring a version of one that works with the other",
+        "listen": "ask for one of the two surfaces only",
     }
-    causes = dict.fromkeys(refusal.cause for refusal in refusals)
-    return ", or ".join(cures[cause] for cause in causes if cause in cures)
+    return ", or ".join(dict.fromkeys(cures[refusal.cause] for refusal in refusals))

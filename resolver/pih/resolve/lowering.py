@@ -25,17 +25,23 @@ Fetch = Callable[[Artifact], Path]
 
 @attrs.frozen
 class Lowered:
-    """The decisions that follow from a plan. Bytes: of weights, of caches, of the arena, of scratch for one thread."""
+    """The decisions that follow from a plan. Bytes: of weights, of caches, of the arena, of scratch for one thread.
+
+    fallbacks: bindings through a scalar reference, and why.
+    """
 
     plan: PlanRef
     bindings: tuple[Binding, ...]
+    fallbacks: tuple[str, ...]
     weights: int
     kv: int
     arena: int
     scratch: int
 
 
-def plan_params(solution: Solution, files: Mapping[str, ModelFile], isa: str, limits: Limits) -> dict[str, Any]:
+def plan_params(
+    solution: Solution, files: Mapping[str, ModelFile], isa: str, limits: Limits, fallback_ops: tuple[str, ...]
+) -> dict[str, Any]:
     """The parameters of the `plan` step, but for the digest that it must find."""
     return {
         "checkpoint": described(files),
@@ -45,13 +51,21 @@ def plan_params(solution: Solution, files: Mapping[str, ModelFile], isa: str, li
         "limits": {"tokens": limits.tokens, "seqs": limits.batch, "context": limits.context},
         "kv_dtype": limits.kv_dtype,
         "page_size": PAGE_SIZE,
+        "fallback_ops": sorted(fallback_ops),
     }
 
 
 def lower(
-    params: Mapping[str, Any], files: Mapping[str, ModelFile], report: Report, root: Path, fetch: Fetch
+    params: Mapping[str, Any],
+    files: Mapping[str, ModelFile],
+    report: Report,
+    place: Callable[[str], Path],
+    fetch: Fetch,
 ) -> Lowered:
-    """Lower the model; raises ResolutionError where config, tensors, limits and kernels do not go together."""
+    """Lower the model; raises ResolutionError where config, tensors, limits and kernels do not go together.
+
+    place: where a tree that the parameters name lies.
+    """
     from pih_steps import lower as lowering
     from pih_steps.lower import sources
     from pih_steps.lower.plugin import load_graph
@@ -63,13 +77,14 @@ def lower(
             sources.described(
                 params["checkpoint"],
                 {name: fetch(known[name]) for name in wanted},
-                {name: root / name for name in trees},
+                {name: place(name) for name in trees},
             ),
-            load_graph(root / params["model"]),
-            lowering.read_report(root / params["kernels"], params["isa"]),
+            load_graph(place(params["model"])),
+            lowering.read_report(place(params["kernels"]), params["isa"]),
             plans.Limits(**params["limits"]),
             params["kv_dtype"],
             params["page_size"],
+            params["fallback_ops"],
         )
     except BuildError as problem:
         raise ResolutionError(problem.what, where=problem.where, fix=problem.fix) from problem
@@ -78,6 +93,7 @@ def lower(
     return Lowered(
         plan=PlanRef(sha256=lowering.plan_sha256(plan), calls=len(plan.calls)),
         bindings=bindings,
+        fallbacks=result.fallbacks,
         weights=plan.weight_bytes,
         kv=plan.cache_bytes,
         arena=plan.arena_bytes,
@@ -132,5 +148,5 @@ def _binding(bound: Any) -> Binding:
 
 def _scratch(binding: Binding, report: Report) -> int:
     """Bytes of private scratch that a thread needs for this kernel; the report counts float32 values."""
-    kernel = next(kernel for kernel in report.kernel if kernel.template == binding.template)
+    kernel = next(kernel for kernel in report.kernel if binding.template in (kernel.template, kernel.reference))
     return 4 * sum(binding.constants[name] * values for name, values in kernel.scratch.items())

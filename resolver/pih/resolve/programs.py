@@ -21,12 +21,13 @@ _STEPS: dict[str, tuple[str, ...]] = {
     "wheels": ("elf", "wheels", *_LAYERS, *_MODULES),
 }
 _RUNTIME = ("__init__", "errors")
+_RUNTIME_OF_APP = (*_RUNTIME, "canonical")
 _RUNTIME_OF_LOWERING = (*_RUNTIME, "ops", "plan")
 _PACKAGES = frozenset({"lower"})
 
 
 def program(run: str) -> tuple[str, ...]:
     """Files and folders of the program that runs this step."""
-    runtime = _RUNTIME_OF_LOWERING if "lower" in _STEPS[run] else _RUNTIME
+    runtime = _RUNTIME_OF_LOWERING if "lower" in _STEPS[run] else _RUNTIME_OF_APP if "app" in _STEPS[run] else _RUNTIME
     steps = [f"resolver/pih_steps/{name}" + ("" if name in _PACKAGES else ".py") for name in (*_EVERY, *_STEPS[run])]
     return tuple(sorted(steps) + [f"runtime/pih_runtime/{name}.py" for name in runtime])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pih.catalog import Manifest
-from pih.lock import Target
+from packaging.version import Version
+
+from pih.catalog import Constraint
+from pih.lock import Device, Target
 from pih.profile import Profile
-from pih.profile_schema import memory_bytes
+from pih.sizes import memory_bytes
 from pih.structure import listed
 from pih_runtime.errors import ResolutionError
 from pih_runtime.isa import ISA_FLAGS, cpu_flags
@@ -15,13 +17,14 @@ from pih_runtime.isa import ISA_FLAGS, cpu_flags
 
 def target_of(profile: Profile, cpuinfo: Path = Path("/proc/cpuinfo")) -> Target:
     """The profile's target; for `native` the last of the instruction sets that this host has."""
-    wanted = profile.intent.target
+    wanted, device = profile.intent.target, profile.intent.device
     return Target(
         os=wanted.os,
         arch=wanted.arch,
         isa=_host_isa(cpuinfo) if wanted.isa == "native" else wanted.isa,
         threads=wanted.threads,
         memory_bytes=memory_bytes(wanted.memory),
+        device=Device(device.count, device.sm, memory_bytes(device.memory), device.driver) if device.count else None,
     )
 
 
@@ -40,9 +43,8 @@ def _host_isa(cpuinfo: Path) -> str:
     return fitting[-1]
 
 
-def misfit(plugin: Manifest, target: Target) -> str:
-    """Why the target rules a plugin out, or ''."""
-    wanted = plugin.target
+def misfit(wanted: Constraint, target: Target) -> str:
+    """Why the target rules out a plugin that wants this, or ''."""
     for key, allowed, given in (
         ("os", wanted.os, target.os),
         ("arch", wanted.arch, target.arch),
@@ -50,4 +52,27 @@ def misfit(plugin: Manifest, target: Target) -> str:
     ):
         if allowed and given not in allowed:
             return f"it is made for {key} {listed(allowed)}, the profile's target.{key} is {given}"
+    return _device_misfit(wanted, target.device)
+
+
+def _device_misfit(wanted: Constraint, device: Device | None) -> str:
+    needed = [
+        *([f"{wanted.devices} or more"] if wanted.devices else []),
+        *([f"sm {listed(wanted.sm)}"] if wanted.sm else []),
+        *([f"{wanted.device_memory} of memory"] if wanted.device_memory else []),
+        *([f"driver {wanted.driver}"] if wanted.driver else []),
+    ]
+    if device is None:
+        return f"it needs devices ({', '.join(needed)}), the profile has none" if needed else ""
+    if device.count < wanted.devices:
+        return f"it is made for {wanted.devices} devices or more, the profile's device.count is {device.count}"
+    if wanted.sm and device.sm not in wanted.sm:
+        return f"it is made for sm {listed(wanted.sm)}, the profile's device.sm is {device.sm or 'none'}"
+    if wanted.device_memory and device.memory_bytes < memory_bytes(wanted.device_memory):
+        given = f"{device.memory_bytes / 2**30:g} GiB"
+        return f"it needs devices of {wanted.device_memory}, the profile's device.memory is {given}"
+    if wanted.driver and not device.driver:
+        return f"it needs driver {wanted.driver} or newer, the profile's device.driver does not say which is there"
+    if wanted.driver and Version(device.driver) < Version(wanted.driver):
+        return f"it needs driver {wanted.driver} or newer, the profile's device.driver is {device.driver}"
     return ""

@@ -6,20 +6,21 @@ What is exported here is what model plugins, the steps and the resolver may use.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
 from pih_runtime.errors import ResolutionError
 from pih_runtime.plan import Cache, Limits, Plan, Weight, check, to_json
-from pih_steps.lower.bind import Binding, Form, bind
+from pih_steps.lower.bind import Binding, bind
 from pih_steps.lower.checkpoint import Checkpoint, Tensor
 from pih_steps.lower.config import attention_heads, check_context, expect, inv_freq, real, rope_theta, whole
 from pih_steps.lower.formats import tensor_bytes
 from pih_steps.lower.fuse import accumulate, merge_linears, merge_ropes
 from pih_steps.lower.graph import Builder, Graph, Parameter
 from pih_steps.lower.memory import plan_buffers
+from pih_steps.lower.pick import Form, NoKernelError
 from pih_steps.lower.report import Report, parse_report, read_report
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "Graph",
     "GraphFunction",
     "Lowered",
+    "NoKernelError",
     "Report",
     "Tensor",
     "attention_heads",
@@ -51,10 +53,11 @@ PAGE_SIZE = 16
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """The plan, and the kernels that it calls, by symbol."""
+    """The plan, and the kernels that it calls, by symbol. fallbacks: those that are scalar references, and why."""
 
     plan: Plan
     bindings: tuple[Binding, ...]
+    fallbacks: tuple[str, ...]
 
 
 def lower(
@@ -64,8 +67,12 @@ def lower(
     limits: Limits,
     kv_dtype: str = "bf16",
     page_size: int = PAGE_SIZE,
+    fallbacks: Collection[str] = (),
 ) -> Lowered:
-    """Lower a model for one deployment; the same inputs give the same plan, byte for byte."""
+    """Lower a model for one deployment; the same inputs give the same plan, byte for byte.
+
+    fallbacks: ops that may run through the pack's scalar reference where it has no fast kernel.
+    """
     if kv_dtype not in ("bf16", "f32"):
         raise ResolutionError(f"kv_dtype {kv_dtype!r}", where="limits.kv_dtype", fix="one of bf16, f32")
     if min(limits.tokens, limits.seqs, limits.context, page_size) < 1 or limits.tokens < limits.seqs:
@@ -78,12 +85,12 @@ def lower(
     graph = merge_ropes(accumulate(merge_linears(graph, report)))
     pages = limits.seqs * -(-limits.context // page_size)
     caches = tuple(Cache(c.name, c.layers, c.kv_heads, c.head_dim, page_size, pages, kv_dtype) for c in graph.caches)
-    bound = bind(graph, report, {cache.name: cache for cache in caches})
+    bound = bind(graph, report, {cache.name: cache for cache in caches}, fallbacks)
     buffers, calls, arena = plan_buffers(bound.calls, bound.values, limits)
     weights = tuple(_weight(name, graph.parameters[name], form) for name, form in bound.forms.items())
     plan = Plan(graph.model, limits, graph.vocab, arena, buffers, caches, weights, calls)
     check(plan)
-    return Lowered(plan, bound.bindings)
+    return Lowered(plan, bound.bindings, bound.fallbacks)
 
 
 def plan_sha256(plan: Plan) -> str:

@@ -1,22 +1,20 @@
 """Binding a graph to a kernel pack: a layout for each weight, a kernel and its constants for each call.
 
-Nothing is picked that the report does not name; a call without a kernel is an error, not a slower path.
+Nothing is picked that the report does not name; a call without a fast kernel is an error, unless the profile lets its
+op run through the pack's scalar reference, which the binding then says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from struct import pack, unpack
 
 from pih_runtime.errors import ResolutionError
 from pih_runtime.plan import Cache, Call, Operand
 from pih_steps.lower.fuse import output
-from pih_steps.lower.graph import Graph, Node, Parameter, Value
-from pih_steps.lower.report import Kernel, Report
-
-_PAIRS = {"half": 0, "adjacent": 1}
-_KV = {"f32": 0, "bf16": 1}
+from pih_steps.lower.graph import Graph, Node, Value
+from pih_steps.lower.pick import REFERENCE, Form, Pack, Pick, constants, figures, none_found, picks
+from pih_steps.lower.report import Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,129 +30,123 @@ class Binding:
     constants: Mapping[str, int]
     symbol: str
     precision: str
-
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """How a parameter is packed."""
-
-    format: str
-    layout: str
+    mode: str
+    path: str
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Calls on values (private activations among them), the parameters' forms, and the bindings by symbol."""
+    """Calls on values (private activations among them), the parameters' forms, and the bindings by symbol.
+
+    fallbacks: each binding through a scalar reference, with the reason, in words.
+    """
 
     calls: tuple[Call, ...]
     values: Mapping[str, Value]
     forms: Mapping[str, Form]
     bindings: tuple[Binding, ...]
+    fallbacks: tuple[str, ...]
 
 
-def bind(graph: Graph, report: Report, caches: Mapping[str, Cache]) -> Bound:
-    """Choose kernels for the whole graph; raises ResolutionError naming op and format where the pack has none."""
+def bind(graph: Graph, report: Report, caches: Mapping[str, Cache], fallbacks: Collection[str] = ()) -> Bound:
+    """Choose kernels for the whole graph; raises ResolutionError naming op and format where the pack has none.
+
+    fallbacks: ops that may run through the pack's scalar reference.
+    """
+    pack = Pack(graph, report, caches, fallbacks)
     values = dict(graph.values)
-    forms = _forms(graph, report, caches)
+    forms = _forms(pack)
     calls: list[Call] = []
     bindings: dict[str, Binding] = {}
+    slow: dict[str, str] = {}
     quantized: dict[tuple[str, Operand], Operand] = {}
 
-    def call(node: Node, kernel: Kernel) -> None:
-        constants = _constants(node, kernel, graph.parameters, caches)
-        symbol = "_".join([kernel.template, *(f"{name}{value}" for name, value in constants.items())])
+    def call(node: Node, pick: Pick) -> None:
+        kernel = pick.kernel
+        found = constants(node, kernel, pack)
+        symbol = "_".join([pick.template, *(f"{name}{value}" for name, value in found.items())])
         bindings[symbol] = Binding(
             op=node.op,
             weight=kernel.weight,
             layout=kernel.layout,
             activation=kernel.activation,
-            template=kernel.template,
+            template=pick.template,
             source=kernel.source,
-            constants=constants,
+            constants=found,
             symbol=symbol,
             precision=kernel.precision,
+            mode=kernel.mode,
+            path=pick.path,
         )
+        if pick.path == REFERENCE:
+            name = f"{node.op} {kernel.weight}".rstrip()
+            slow[symbol] = f"{name}: scalar reference {symbol} ({pick.why})"
         calls.append(Call(node.op, symbol, node.operands, dict(node.attrs)))
 
     for node in graph.nodes:
-        kernel = _kernel(node, graph, report, forms, caches)
-        if kernel.op == "linear" and kernel.activation != "f32":
-            x, form = node.operands[0], kernel.activation
+        pick = _pick(node, forms, pack)
+        if node.op == "linear" and pick.kernel.activation != "f32":
+            x, form = node.operands[0], pick.kernel.activation
             if (form, x) not in quantized:
                 step = _quantize(x, form, values, report)
-                call(step, _quantize_kernel(step, form, report, graph, caches))
+                call(step, _quantize_pick(step, form, pack))
                 quantized[form, x] = step.operands[1]
             node = replace(node, operands=(quantized[form, x], *node.operands[1:]))  # noqa: PLW2901 - the same call
-        call(node, kernel)
+        call(node, pick)
         written = output(node)
         if written is not None:
             quantized = {key: y for key, y in quantized.items() if key[1].buffer != written.buffer}
-    return Bound(tuple(calls), values, forms, tuple(bindings[symbol] for symbol in sorted(bindings)))
+    ordered = sorted(bindings)
+    return Bound(
+        tuple(calls),
+        values,
+        forms,
+        tuple(bindings[symbol] for symbol in ordered),
+        tuple(slow[symbol] for symbol in ordered if symbol in slow),
+    )
 
 
-def _forms(graph: Graph, report: Report, caches: Mapping[str, Cache]) -> dict[str, Form]:
+def _forms(pack: Pack) -> dict[str, Form]:
     """For each parameter the pack's most preferred form that all its calls can read."""
     uses: dict[str, list[Node]] = {}
-    for node in graph.nodes:
+    for node in pack.graph.nodes:
         for operand in node.operands:
             if operand.weight:
                 uses.setdefault(operand.weight, []).append(node)
-    return {name: _form(name, graph, nodes, report, caches) for name, nodes in uses.items()}
+    return {name: _form(name, nodes, pack) for name, nodes in uses.items()}
 
 
-def _form(name: str, graph: Graph, nodes: Sequence[Node], report: Report, caches: Mapping[str, Cache]) -> Form:
-    parameter = graph.parameters[name]
+def _form(name: str, nodes: Sequence[Node], pack: Pack) -> Form:
+    """A form in which every call is fast comes before one that makes some slow."""
+    parameter = pack.graph.parameters[name]
     formats = [parameter.format]
     if len(parameter.shape) == 1 and parameter.format in ("bf16", "f16"):
         formats.append("f32")  # exact, and a vector costs nothing
     ops = {node.op for node in nodes}
-    forms = [Form(k.weight, k.layout) for f in formats for k in report.kernels if k.op in ops and k.weight == f]
-    for form in forms:
-        if all(_candidates(node, graph, report, form, caches) for node in nodes):
-            return form
-    raise ResolutionError(
-        f"the kernel pack has no {' + '.join(sorted(ops))} for {parameter.format} weights of the shape "
-        f"{list(parameter.shape)}, as {name} is",
-        where=f"{report.where} ({report.isa})",
-        fix="choose another kernel pack or ISA, or a checkpoint in one of "
-        + ", ".join(sorted({k.weight for k in report.kernels if k.op in ops})),
+    kernels = [k for f in formats for k in pack.report.kernels if k.op in ops and k.weight == f]
+    forms = [Form(kernel.weight, kernel.layout) for kernel in kernels]
+    for choice in (replace(pack, fallbacks=()), pack):
+        for form in forms:
+            if all(picks(node, form, choice) for node in nodes):
+                return form
+    lost = next((node for node in nodes if not any(picks(node, form, pack) for form in forms)), nodes[0])
+    wanted = (
+        f"{' + '.join(sorted(ops))} for {parameter.format} weights of the shape {list(parameter.shape)}, as {name} is"
     )
+    raise none_found(lost, wanted, [kernel for kernel in kernels if kernel.op == lost.op], pack)
 
 
-def _kernel(node: Node, graph: Graph, report: Report, forms: Mapping[str, Form], caches: Mapping[str, Cache]) -> Kernel:
+def _pick(node: Node, forms: Mapping[str, Form], pack: Pack) -> Pick:
     weight = next((operand.weight for operand in node.operands if operand.weight), "")
-    found = _candidates(node, graph, report, forms[weight] if weight else Form("", ""), caches)
+    found = picks(node, forms[weight] if weight else Form("", ""), pack)
     if not found:
-        raise ResolutionError(
-            f"the kernel pack has no {node.op} with {_listed(_figures(node, graph.parameters, caches))}",
-            where=f"{report.where} ({report.isa})",
-            fix="choose another kernel pack or ISA",
-        )
+        wanted = f"{node.op} with {_listed(figures(node, pack.graph.parameters, pack.caches))}"
+        raise none_found(node, wanted, [kernel for kernel in pack.report.kernels if kernel.op == node.op], pack)
     return found[0]
 
 
-def _candidates(node: Node, graph: Graph, report: Report, form: Form, caches: Mapping[str, Cache]) -> list[Kernel]:
-    """Kernels that can run this call with its weight in this form, most preferred first."""
-    return [
-        kernel
-        for kernel in report.kernels
-        if kernel.op == node.op
-        and (kernel.weight, kernel.layout) == (form.format, form.layout)
-        and _fits(node, kernel, graph, report, caches)
-    ]
-
-
-def _fits(node: Node, kernel: Kernel, graph: Graph, report: Report, caches: Mapping[str, Cache]) -> bool:
-    """Whether the call's figures are multiples of what the kernel needs, and its weight's rows whole tiles."""
-    figures = _figures(node, graph.parameters, caches)
-    rows = report.layouts.get(kernel.layout, 1)
-    return (
-        all(figures[name] % number == 0 for name, number in kernel.multiple.items()) and figures.get("n", 0) % rows == 0
-    )
-
-
-def _listed(figures: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in sorted(figures.items()))
+def _listed(found: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in sorted(found.items()))
 
 
 def _quantize(x: Operand, form: str, values: dict[str, Value], report: Report) -> Node:
@@ -171,51 +163,9 @@ def _quantize(x: Operand, form: str, values: dict[str, Value], report: Report) -
     return Node("quantize", (x, Operand(buffer=name, columns=nbytes)), {"format": form})
 
 
-def _quantize_kernel(node: Node, form: str, report: Report, graph: Graph, caches: Mapping[str, Cache]) -> Kernel:
-    found = [k for k in _candidates(node, graph, report, Form("", ""), caches) if k.activation == form]
+def _quantize_pick(node: Node, form: str, pack: Pack) -> Pick:
+    found = [pick for pick in picks(node, Form("", ""), pack) if pick.kernel.activation == form]
     if not found:
-        raise ResolutionError(f"the kernel pack has no quantize to {form}", where=f"{report.where} ({report.isa})")
+        near = [kernel for kernel in pack.report.kernels if kernel.op == node.op and kernel.activation == form]
+        raise none_found(node, f"quantize to {form}", near, pack)
     return found[0]
-
-
-def _constants(
-    node: Node, kernel: Kernel, parameters: Mapping[str, Parameter], caches: Mapping[str, Cache]
-) -> dict[str, int]:
-    figures = _figures(node, parameters, caches)
-    missing = [name for name in kernel.constants if name not in figures]
-    if missing:
-        raise ResolutionError(
-            f"kernel {kernel.template} asks for the constant {missing[0]!r}, which {node.op} does not have",
-            where=kernel.source,
-            fix=f"it has {', '.join(sorted(figures))}",
-        )
-    return {name: figures[name] for name in kernel.constants}
-
-
-def _figures(node: Node, parameters: Mapping[str, Parameter], caches: Mapping[str, Cache]) -> dict[str, int]:
-    """Every constant that follows from a call; plugins/kernels/cpu/plugin.toml says what each one means."""
-    figures: dict[str, int] = {}
-    view = next(operand for operand in node.operands if operand.buffer)
-    figures["columns"] = view.columns
-    attrs = node.attrs
-    for operand in node.operands:
-        if operand.weight:
-            shape = parameters[operand.weight].shape
-            if len(shape) == 2:
-                figures["n"], figures["k"] = shape
-            figures["groups"] = view.columns // shape[-1]
-        if operand.cache:
-            cache = caches[operand.cache]
-            figures |= {"kv_heads": cache.kv_heads, "page_size": cache.page_size, "kv": _KV[cache.dtype]}
-            figures["heads"] = view.columns // cache.head_dim
-    if node.op == "sample":
-        figures["v"] = view.columns
-    if "pairs" in attrs:
-        figures["pairs"] = _PAIRS[attrs["pairs"]]
-    for name in ("head_dim", "accumulate"):
-        if name in attrs:
-            figures[name] = int(attrs[name])
-    for name in ("eps", "scale"):
-        if name in attrs:
-            figures[f"{name}_bits"] = unpack("<I", pack("<f", attrs[name]))[0]
-    return figures

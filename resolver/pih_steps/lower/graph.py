@@ -7,7 +7,7 @@ A model plugin's `graph(config, tensors, limits)` builds one with `Builder`, in 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pih_runtime.errors import BuildError
@@ -58,7 +58,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A model: values and parameters by name, the caches it keeps, its calls in order."""
+    """A model: values and parameters by name, the caches it keeps, its calls in order.
+
+    modes: for an op, the least exact type that its sums may pass through; f32 where it is not named.
+    """
 
     model: str
     vocab: int
@@ -66,6 +69,7 @@ class Graph:
     parameters: Mapping[str, Parameter]
     caches: tuple[CacheShape, ...]
     nodes: tuple[Node, ...]
+    modes: Mapping[str, str] = field(default_factory=dict)
 
 
 class Builder:
@@ -78,6 +82,11 @@ class Builder:
         self._parameters: dict[str, Parameter] = {}
         self._caches: dict[str, CacheShape] = {}
         self._nodes: list[Node] = []
+        self._modes: dict[str, str] = {}
+
+    def needs(self, op: str, mode: str) -> None:
+        """The sums of this op may pass through no type less exact than `mode`: bf16, f16, f32 (default), f64, exact."""
+        self._modes[op] = mode
 
     def embed(self, name: str, table: str, vocab: int, hidden: int) -> Operand:
         """The rows of the embedding table for the step's ids."""
@@ -146,7 +155,13 @@ class Builder:
                 fix="config and tensors must be of one model: compare the number of layers, biases, tied embeddings",
             )
         return Graph(
-            self.model, logits.columns, self._values, self._parameters, tuple(self._caches.values()), tuple(self._nodes)
+            self.model,
+            logits.columns,
+            self._values,
+            self._parameters,
+            tuple(self._caches.values()),
+            tuple(self._nodes),
+            self._modes,
         )
 
     def _call(self, op: str, inputs: tuple[Operand, ...], output: Operand, **attrs: Any) -> Operand:

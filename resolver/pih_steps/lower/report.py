@@ -7,17 +7,24 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pih_runtime.errors import BuildError
 from pih_runtime.ops import OPS
 
+# The least exact type that a kernel's sums and intermediate values pass through, from the least to the most exact.
+MODES = ("bf16", "f16", "f32", "f64", "exact")
+
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One entry: op, the forms it takes, its source and template, constants in the template's order."""
+    """One entry: op, the forms it takes, its source and template, constants in the template's order.
+
+    fast: whether `template` is for the report's ISA. mode: one of MODES. multiple, reference_multiple: what constants
+    must be multiples of for the template and for its scalar reference.
+    """
 
     op: str
     weight: str
@@ -28,6 +35,10 @@ class Kernel:
     constants: tuple[str, ...]
     multiple: Mapping[str, int]
     precision: str
+    mode: str
+    fast: bool = True
+    reference: str = ""
+    reference_multiple: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +64,8 @@ class Report:
 def parse_report(data: Mapping[str, Any], isa: str, where: str) -> Report:
     """The report of `data`, a plugin.toml's `[report]` table, for one ISA."""
     try:
-        kernels = tuple(_kernel(item) for item in data["kernel"] if isa in item["isa"])
+        entries = [_kernel(item, isa) for item in data["kernel"]]
+        kernels = tuple(kernel for kernel in entries if kernel.fast or kernel.reference)
         activations = {item["name"]: Activation(**item) for item in data.get("activation", ())}
         layouts = {item["name"]: int(item["rows"]) for item in data["layout"]}
     except (KeyError, TypeError, ValueError) as problem:
@@ -67,12 +79,16 @@ def parse_report(data: Mapping[str, Any], isa: str, where: str) -> Report:
             raise BuildError(
                 f"kernel {kernel.template} names a layout or activation that the report does not describe", where=where
             )
-    if not kernels:
+        if kernel.mode not in MODES:
+            raise BuildError(
+                f"kernel {kernel.template} has the unknown mode {kernel.mode!r}", where=where, fix=", ".join(MODES)
+            )
+    if not any(kernel.fast for kernel in kernels):
         raise BuildError(f"no kernel for {isa}", where=where, fix="choose an ISA that the pack's report names")
     return Report(where, isa, kernels, activations, layouts)
 
 
-def _kernel(item: Mapping[str, Any]) -> Kernel:
+def _kernel(item: Mapping[str, Any], isa: str) -> Kernel:
     return Kernel(
         op=item["op"],
         weight=item["weight"],
@@ -83,6 +99,10 @@ def _kernel(item: Mapping[str, Any]) -> Kernel:
         constants=tuple(item["constants"]),
         multiple=dict(item.get("multiple", {})),
         precision=item["precision"],
+        mode=item["mode"],
+        fast=bool(item["template"]) and isa in item["isa"],
+        reference=item.get("reference", ""),
+        reference_multiple=dict(item.get("reference_multiple", {})),
     )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from pih.resolve.artifacts import BASE
+from pih_runtime.canonical import sealed
 from pih_steps import deb
 from tests.support.artifacts import artifact
 
@@ -85,7 +86,7 @@ def build(source, interpreter, debs, wheels):
     """A function that runs all steps of a small image into a folder."""
 
     def run(folder, weights=b"\x01" * 3_000_000, prefix=(), **process):
-        (folder / "lock.json").write_text(json.dumps(LOCK))
+        (folder / "lock.json").write_text(json.dumps(sealed(LOCK)))
         (folder / "plan").write_text("{}\n")
         (folder / "kernels").write_bytes(b"not really a kernel pack")
         (folder / "model").mkdir()

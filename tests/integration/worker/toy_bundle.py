@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from pih_runtime.canonical import sealed
 from pih_runtime.plan import Cache, Limits, Plan, Weight, to_json
 
 TREE = Path(__file__).resolve().parents[3]
@@ -105,7 +106,7 @@ def write_bundle(
     choices = {"backend/toy": {"choices": CHOICES, **(settings or {}).get("backend/toy", {})}}
     lock = _lock(descriptions, {**(settings or {}), **choices})
     lock["target"]["isa"], lock["budget"]["total"] = isa, total
-    (root / "lock.json").write_text(json.dumps({**lock, "fallbacks": list(fallbacks), "delivery": delivery}))
+    (root / "lock.json").write_text(json.dumps(sealed({**lock, "fallbacks": list(fallbacks), "delivery": delivery})))
     (folder / "usr/bin").mkdir(parents=True)
     (folder / "usr/bin/pih-worker").write_text(LAUNCHER.format(lib=str(root / "lib")))
     seal(root, without_weights=delivery == "separate")

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pih import catalog, lock, profile
+from pih import catalog, lock, profile, stale
 from pih.schema import json_schema
+from pih_runtime import canonical
 from pih_runtime.errors import LockError
 
 ROOT = Path(__file__).parents[3]
@@ -27,12 +28,12 @@ def test_a_lock_read_and_written_again_is_the_same_bytes(path):
 
 @pytest.mark.parametrize("path", sorted((ROOT / "profiles").glob("*.toml")), ids=lambda path: path.stem)
 def test_every_shipped_profile_has_a_lock_that_answers_it(path):
-    lock.matches(lock.read(lock.path_for(path)), profile.load(path), catalog.load(ROOT))
+    stale.check(lock.read(lock.path_for(path)), profile.load(path), catalog.load(ROOT))
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
 def test_locks_follow_their_json_schema(path):
-    jsonschema.validate(json.loads(path.read_text()), json.loads(json_schema(lock.Lock, "lock")))
+    jsonschema.validate(json.loads(path.read_text()), json.loads(json_schema(lock.LockFile, "lock")))
 
 
 def test_nothing_that_holds_for_this_host_only_is_in_a_lock():
@@ -45,16 +46,16 @@ def test_nothing_that_holds_for_this_host_only_is_in_a_lock():
 def test_reading_and_matching_is_quick():
     path = ROOT / "profiles" / "smollm2-cpu.toml"
     started = time.perf_counter()
-    lock.matches(lock.read(lock.path_for(path)), profile.load(path), catalog.load(ROOT))
+    stale.check(lock.read(lock.path_for(path)), profile.load(path), catalog.load(ROOT))
     assert time.perf_counter() - started < 0.2
 
 
 def changed(**values):
-    return json.dumps({**json.loads(TEXT), **values})
+    return json.dumps(canonical.sealed({**json.loads(TEXT), **values}))
 
 
 def without(key):
-    return json.dumps({name: value for name, value in json.loads(TEXT).items() if name != key})
+    return json.dumps(canonical.sealed({name: value for name, value in json.loads(TEXT).items() if name != key}))
 
 
 CURE = "\n  to fix: write the lock again: pih lock"
@@ -67,9 +68,8 @@ MESSAGES = {
         changed(buget={}),
         (
             'buget: unknown key\n  to fix: did you mean "budget"? known keys: schema, pih, profile, '
-            "catalog_sha256, target, "
-            "model, limits, service, delivery, plugins, start_order, bindings, fallbacks, budget, plan, "
-            "artifacts, build"
+            "target, model, limits, service, delivery, requires, plugins, start_order, bindings, fallbacks, budget, "
+            "plan, artifacts, build, digests"
         ),
     ),
     "a wrong type": (changed(delivery=3), "delivery: 3 is not a string\n  to fix: give a string"),
@@ -132,18 +132,52 @@ def test_writing_that_fails_leaves_the_old_lock_and_nothing_beside_it(tmp_path, 
     assert [entry.name for entry in tmp_path.iterdir()] == ["x.lock.json"]
 
 
-def test_a_lock_of_another_profile_or_catalog_names_pih_lock():
+def test_a_lock_of_another_profile_names_pih_lock():
     path = ROOT / "profiles" / f"{LOCK.profile.name}.toml"
     intent, known = profile.load(path), catalog.load(ROOT)
     other = attrs.evolve(LOCK, profile=attrs.evolve(LOCK.profile, sha256="0" * 64))
     with pytest.raises(LockError) as caught:
-        lock.matches(other, intent, known)
+        stale.check(other, intent, known)
     assert str(caught.value) == (
         f"{lock.path_for(path)}: the lock was made from another state of {path}\n  to fix: pih lock --profile {path}"
     )
+
+
+def edited(change):
+    data = json.loads(TEXT)
+    change(data)
+    return json.dumps(data)
+
+
+EDITS = {
+    "a number": (lambda data: data["limits"].update(context=4096), "limits was changed"),
+    "deep inside": (lambda data: data["plugins"][0]["permissions"].update(network="listen"), "plugins was changed"),
+    "in two places": (
+        lambda data: (data["budget"].update(kv=1), data["artifacts"].pop()),
+        "artifacts, budget were changed",
+    ),
+    "a digest of another": (lambda data: data["digests"].update(model="0" * 64), "model was changed"),
+    "no digest of one": (lambda data: data["digests"].pop("model"), "model was added"),
+}
+
+
+@pytest.mark.parametrize("case", EDITS)
+def test_an_edit_by_hand_is_refused_and_its_place_named(case):
+    change, words = EDITS[case]
     with pytest.raises(LockError) as caught:
-        lock.matches(attrs.evolve(LOCK, catalog_sha256="0" * 64), intent, known)
-    assert str(caught.value) == (
-        f"{lock.path_for(path)}: the lock was made with other plugins than this source tree has\n"
-        f"  to fix: pih lock --profile {path}"
-    )
+        lock.from_json(edited(change), "x.lock.json")
+    assert str(caught.value) == f"x.lock.json: edited after it was written: {words}{CURE}"
+
+
+def test_a_lock_without_digests_is_refused():
+    with pytest.raises(LockError, match="digests: missing"):
+        lock.from_json(edited(lambda data: data.pop("digests")), "x.lock.json")
+
+
+def test_layout_and_order_of_keys_are_no_edit():
+    def reversed_keys(value):
+        if isinstance(value, dict):
+            return {key: reversed_keys(value[key]) for key in reversed(value)}
+        return [reversed_keys(item) for item in value] if isinstance(value, list) else value
+
+    assert lock.from_json(json.dumps(reversed_keys(json.loads(TEXT)), indent=7), "x") == LOCK

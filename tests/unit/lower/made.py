@@ -15,7 +15,8 @@ ISA = "x86-64-v3"
 def kernel(op, weight="", layout="", activation="f32", constants=(), **more):
     return {
         "op": op, "weight": weight, "layout": layout, "activation": activation, "isa": [ISA], "source": f"{op}.h",
-        "template": "_".join(filter(None, (op, weight))), "constants": list(constants), "precision": "exact", **more,
+        "template": "_".join(filter(None, (op, weight))), "constants": list(constants), "precision": "exact",
+        "mode": "f32", **more,
     }  # fmt: skip
 
 

@@ -77,6 +77,7 @@ def params(checkpoint=GGUF, **changes):
         "limits": {"tokens": 8, "seqs": 2, "context": 32},
         "kv_dtype": "bf16",
         "page_size": 16,
+        "fallback_ops": [],
         "expected_plan_sha256": "0" * 64,
         **changes,
     }

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pih import profile
-from pih.profile_schema import memory_bytes
+from pih.sizes import memory_bytes
 from pih_runtime.errors import ProfileError
 
 ROOT = Path(__file__).parents[3]
@@ -71,9 +71,8 @@ MESSAGES = [
         ("[limits]", "[limts]"),
         (
             "x.toml:21: limts: unknown key\n"
-            '  to fix: did you mean "limits"? known keys: deployment, model, target, service, limits, features, '
-            "weights, "
-            "backend, kernels"
+            '  to fix: did you mean "limits"? known keys: deployment, model, target, service, device, limits, '
+            "features, weights, backend, kernels, selection, plugins"
         ),
     ),
     (

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pih_runtime import lock
+from pih_runtime import canonical, lock
 from pih_runtime.errors import LockError
 
 
@@ -43,7 +43,7 @@ K = plugin("k", ["built"], runtime=None)
 
 def read(tmp_path, value):
     path = tmp_path / "lock.json"
-    path.write_text(value if isinstance(value, str) else json.dumps(value))
+    path.write_text(value if isinstance(value, str) else json.dumps(canonical.sealed(value)))
     return lock.read(path)
 
 

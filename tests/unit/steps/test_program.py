@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pih_runtime.canonical import sealed
 from pih_runtime.errors import BuildError
 from pih_steps import __main__ as program
 from pih_steps import spec as specification
@@ -32,7 +33,7 @@ def _run(*arguments, **process):
 def _sources(folder):
     (folder / "package").mkdir()
     (folder / "package" / "__init__.py").write_text("x = 1\n")
-    (folder / "lock.json").write_text("{}\n")
+    (folder / "lock.json").write_text(json.dumps(sealed({})))
     return {
         "params": {"packages": {"package": "pih"}},
         "trees": {"package": str(folder / "package"), "lock": str(folder / "lock.json")},

@@ -8,6 +8,7 @@ import zipfile
 
 import pytest
 
+from pih_runtime.canonical import sealed
 from pih_runtime.errors import BuildError
 from pih_steps import app, elf, imports, wheels
 from tests.unit.steps import elf_file
@@ -34,7 +35,7 @@ def packages(tmp_path):
     (package / "deep").mkdir()
     (package / "deep" / "__init__.py").write_text("from .. import LOOPS\n")
     (package / "__pycache__").mkdir()
-    (tmp_path / "lock.json").write_text('{"schema": 1}\n')
+    (tmp_path / "lock.json").write_text(json.dumps(sealed({"schema": 1})))
     return {
         "params": {"packages": {"plugins/surface": "surface/http"}},
         "trees": {"plugins/surface": package, "lock": tmp_path / "lock.json"},
@@ -93,7 +94,7 @@ def test_app_has_packages_lock_and_launcher(packages, make_spec, read_layer, tmp
         "pih/lock.json",
         "usr/bin/pih-worker",
     }
-    assert entries["pih/lock.json"] == b'{"schema": 1}\n'
+    assert entries["pih/lock.json"] == (tmp_path / "lock.json").read_bytes()
     assert entries["usr/bin/pih-worker"].startswith(b"#!/usr/bin/python3 -IB\n")
     assert lines["/pih/lib/surface/deep/__init__.pyc"]["component"] == "surface/http"
 

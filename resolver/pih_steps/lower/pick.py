@@ -1,0 +1,169 @@
+"""Which kernel of a pack can run a call, and, where none can, why each of them cannot.
+
+A fast kernel, or the scalar reference beside it where the profile allows that for the op. Never one whose sums pass
+through a type less exact than the model wants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from struct import pack, unpack
+from typing import Any
+
+from pih_runtime.errors import ResolutionError
+from pih_runtime.plan import Cache
+from pih_steps.lower.graph import Graph, Node, Parameter
+from pih_steps.lower.report import MODES, Kernel, Report
+
+FAST, REFERENCE = "fast", "reference"
+_PAIRS = {"half": 0, "adjacent": 1}
+_KV = {"f32": 0, "bf16": 1}
+
+
+class NoKernelError(ResolutionError):
+    """No kernel of the pack runs a call. wanted: the call in words; causes: why each kernel is out, in words."""
+
+    def __init__(self, wanted: str, causes: Sequence[str], *, where: str, fix: str) -> None:
+        more = "".join(f",\n  and {cause}" for cause in causes)
+        super().__init__(f"the kernel pack has no {wanted}{more}", where=where, fix=fix)
+        self.wanted = wanted
+        self.causes = tuple(causes)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a parameter is packed."""
+
+    format: str
+    layout: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """A kernel that runs a call. path: `fast` or `reference`; why: for a reference, what the fast one lacks."""
+
+    kernel: Kernel
+    path: str
+    why: str = ""
+
+    @property
+    def template(self) -> str:
+        """The C++ template that is instantiated."""
+        return self.kernel.template if self.path == FAST else self.kernel.reference
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """What a choice depends on beside the call: the graph, the pack's report, caches, ops that may be slow."""
+
+    graph: Graph
+    report: Report
+    caches: Mapping[str, Cache]
+    fallbacks: Collection[str] = ()
+
+    @property
+    def where(self) -> str:
+        """The pack and its instruction set, for messages."""
+        return f"{self.report.where} ({self.report.isa})"
+
+
+def picks(node: Node, form: Form, pack: Pack) -> list[Pick]:
+    """Kernels that can run this call with its weight in this form, most preferred first: fast ones before slow."""
+    kernels = [k for k in pack.report.kernels if k.op == node.op and (k.weight, k.layout) == (form.format, form.layout)]
+    lacks = [(kernel, _lack(node, kernel, pack)) for kernel in kernels]
+    found = [Pick(kernel, FAST) for kernel, lack in lacks if not lack]
+    if node.op in pack.fallbacks:
+        slow = [(kernel, lack) for kernel, lack in lacks if lack and not _reference_lack(node, kernel, pack)]
+        found += [Pick(kernel, REFERENCE, lack) for kernel, lack in slow]
+    return found
+
+
+def none_found(node: Node, wanted: str, kernels: Sequence[Kernel], pack: Pack) -> NoKernelError:
+    """The error of a call that no kernel runs. kernels: those that come near."""
+    causes, slow = [], False
+    for kernel in kernels:
+        lack = _lack(node, kernel, pack)
+        name = kernel.template or kernel.reference
+        causes.append(f"{name} is out: {lack or 'it does not take the form that the other calls need'}")
+        slow = slow or bool(lack and not _reference_lack(node, kernel, pack))
+    cures = ["choose another kernel pack or ISA"]
+    if slow and node.op not in pack.fallbacks:
+        cures.insert(
+            0, f'allow the scalar reference, which is slower: kernels.fallback = "allow", fallback_ops = ["{node.op}"]'
+        )
+    formats = sorted({k.weight for k in pack.report.kernels if k.op == node.op and k.weight})
+    if formats and not kernels:
+        cures.append(f"a checkpoint in one of {', '.join(formats)}")
+    return NoKernelError(wanted, causes, where=pack.where, fix=", or ".join(cures))
+
+
+def constants(node: Node, kernel: Kernel, pack: Pack) -> dict[str, int]:
+    """The kernel's compile-time constants for this call, in the template's order."""
+    found = figures(node, pack.graph.parameters, pack.caches)
+    missing = [name for name in kernel.constants if name not in found]
+    if missing:
+        raise ResolutionError(
+            f"kernel {kernel.template} asks for the constant {missing[0]!r}, which {node.op} does not have",
+            where=kernel.source,
+            fix=f"it has {', '.join(sorted(found))}",
+        )
+    return {name: found[name] for name in kernel.constants}
+
+
+def figures(node: Node, parameters: Mapping[str, Parameter], caches: Mapping[str, Cache]) -> dict[str, int]:
+    """Every constant that follows from a call; plugins/kernels/cpu/plugin.toml says what each one means."""
+    found: dict[str, int] = {}
+    view = next(operand for operand in node.operands if operand.buffer)
+    found["columns"] = view.columns
+    attrs: Mapping[str, Any] = node.attrs
+    for operand in node.operands:
+        if operand.weight:
+            shape = parameters[operand.weight].shape
+            if len(shape) == 2:
+                found["n"], found["k"] = shape
+            found["groups"] = view.columns // shape[-1]
+        if operand.cache:
+            cache = caches[operand.cache]
+            found |= {"kv_heads": cache.kv_heads, "page_size": cache.page_size, "kv": _KV[cache.dtype]}
+            found["heads"] = view.columns // cache.head_dim
+    if node.op == "sample":
+        found["v"] = view.columns
+    if "pairs" in attrs:
+        found["pairs"] = _PAIRS[attrs["pairs"]]
+    for name in ("head_dim", "accumulate"):
+        if name in attrs:
+            found[name] = int(attrs[name])
+    for name in ("eps", "scale"):
+        if name in attrs:
+            found[f"{name}_bits"] = unpack("<I", pack("<f", attrs[name]))[0]
+    return found
+
+
+def _lack(node: Node, kernel: Kernel, pack: Pack) -> str:
+    """What keeps the fast kernel from running this call, or ''."""
+    if not kernel.template:
+        return "the pack has its scalar reference alone"
+    if not kernel.fast:
+        return f"it is not made for {pack.report.isa}"
+    return _unmet(node, kernel, kernel.multiple, pack)
+
+
+def _reference_lack(node: Node, kernel: Kernel, pack: Pack) -> str:
+    """What keeps its scalar reference from running this call, or ''."""
+    return _unmet(node, kernel, kernel.reference_multiple, pack) if kernel.reference else "it has no scalar reference"
+
+
+def _unmet(node: Node, kernel: Kernel, multiple: Mapping[str, int], pack: Pack) -> str:
+    """Figures of the call that are no multiples of what is needed, tiles that are not whole, sums less exact."""
+    found = figures(node, pack.graph.parameters, pack.caches)
+    for name, number in sorted(multiple.items()):
+        if found[name] % number:
+            return f"it needs {name} to be a multiple of {number}, and {name} is {found[name]}"
+    rows = pack.report.layouts.get(kernel.layout, 1)
+    if found.get("n", 0) % rows:
+        return f"its layout {kernel.layout} holds {rows} rows together, and the weight has {found['n']}"
+    needed = pack.graph.modes.get(node.op, "f32")
+    if MODES.index(kernel.mode) < MODES.index(needed):
+        return f"its sums pass through {kernel.mode}, and {pack.graph.model} needs {needed}"
+    return ""
