@@ -30,7 +30,7 @@ WEIGHTS: Key = ("part", "weights")
 class Thing:
     """What one can ask about. about: what it is, in words. digest: 'sha256:…' of its bytes, '' without.
 
-    component: what a file or kernel is of, None for other things.
+    component: what a file, a kernel or a plugin from outside is of, None for other things.
     """
 
     kind: str
@@ -74,7 +74,9 @@ def of_lock(lock: Lock) -> Graph:
     things: list[tuple[Thing, Iterable[Cause]]] = []
     for plugin in lock.plugins:
         origin = "" if plugin.source == "workspace" else f", from {plugin.source} ({plugin.trust})"
-        things.append((Thing("plugin", plugin.id, f"{plugin.version}{origin}"), _of_plugin(lock, plugin.id)))
+        carrier = ("artifact", plugin.artifact) if plugin.artifact else None
+        thing = Thing("plugin", plugin.id, f"{plugin.version}{origin}", component=carrier)
+        things.append((thing, _of_plugin(lock, plugin.id)))
         for capability, version in plugin.provides.items():
             cause = Cause((f"{plugin.id} provides {capability} {version}",), ("plugin", plugin.id))
             things.append((Thing("capability", capability, f"{version}, of {plugin.id}"), [cause]))
@@ -121,7 +123,8 @@ def _of_plan(lock: Lock) -> Iterable[tuple[Thing, list[Cause]]]:
     kernels: dict[str, list[str]] = {}
     for binding in lock.bindings:
         kernels.setdefault(binding.op, []).append(binding.symbol)
-        about = f"{binding.source}, {binding.precision}"
+        slow = ", scalar reference" if binding.path == "reference" else ""
+        about = f"{binding.source}{slow}, {binding.precision}"
         cause = Cause((f"op {binding.op} is bound to {binding.symbol}",), ("op", binding.op))
         yield Thing("kernel", binding.symbol, about, component=pack), [cause]
     for op, symbols in kernels.items():

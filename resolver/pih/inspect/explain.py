@@ -12,7 +12,7 @@ import attrs
 from pih.inspect import causes, overview, reasons, why
 from pih.inspect.overview import mib
 from pih.inspect.reasons import Chain
-from pih.lock import Lock
+from pih.lock import Binding, Lock
 from pih.profile import Profile
 from pih.structure import unstructure
 
@@ -29,12 +29,13 @@ class Branch:
 
 @attrs.frozen
 class Choice:
-    """A capability and who provides it. chains: every reason, the shortest first."""
+    """A capability and who provides it. chains: every reason, the shortest first. origin: '' for the tree's own."""
 
     capability: str
     version: str
     provider: str
     provider_version: str
+    origin: str
     chains: tuple[Chain, ...]
 
 
@@ -77,7 +78,7 @@ def explanation(lock: Lock, profile: Profile, root: Path) -> Explanation:
         return tuple(reasons.current(chain, profile) for chain in why.reasoned(graph, key)[0])
 
     choices = [
-        Choice(capability, version, plugin.id, plugin.version, chains(("plugin", plugin.id)))
+        Choice(capability, version, plugin.id, plugin.version, overview.origin(plugin), chains(("plugin", plugin.id)))
         for plugin in lock.plugins
         for capability, version in plugin.provides.items()
     ]
@@ -109,19 +110,15 @@ def _ops(lock: Lock) -> tuple[Served, ...]:
         served[op] = Served(
             op,
             tuple(binding.symbol for binding in bindings),
-            tuple(
-                dict.fromkeys(
-                    f"{_formats(binding.weight, binding.layout, binding.activation)}: {binding.precision}"
-                    for binding in bindings
-                )
-            ),
+            tuple(dict.fromkeys(f"{_formats(binding)}: {binding.precision}" for binding in bindings)),
         )
     return tuple(served.values())
 
 
-def _formats(weight: str, layout: str, activation: str) -> str:
-    weights = f"{weight} weights in {layout}, " if weight else ""
-    return f"{weights}{activation} activations"
+def _formats(binding: Binding) -> str:
+    slow = "scalar reference, " if binding.path == "reference" else ""
+    weights = f"{binding.weight} weights in {binding.layout}, " if binding.weight else ""
+    return f"{slow}{weights}{binding.activation} activations"
 
 
 def _groups(lock: Lock, chain_of: Callable[[str], Chain]) -> tuple[Group, ...]:
@@ -161,7 +158,8 @@ def _choice(choice: Choice) -> Branch:
     more = len(choice.chains) - 1
     others = [Branch(f"and in {more} more {'ways' if more > 1 else 'way'}: pih why {choice.provider}")] if more else []
     text = f"{choice.capability} {choice.version} → {choice.provider} {choice.provider_version}"
-    return Branch(text, (*(_because(chain) for chain in choice.chains[:1]), *others))
+    origins = [Branch(choice.origin)] if choice.origin else []
+    return Branch(text, (*origins, *(_because(chain) for chain in choice.chains[:1]), *others))
 
 
 def _because(chain: Iterable[str]) -> Branch:

@@ -9,13 +9,12 @@ import attrs
 
 from pih.inspect import overview
 from pih.inspect.overview import mib
-from pih.lock import Artifact, Lock, Plugin
+from pih.lock import Artifact, Device, Lock, Plugin
 from pih.structure import unstructure
 
-# Where a lock repeats what the profile says, under the same names; the rest is spelt out in `_asked`.
-_SECTIONS = ("target", "limits", "service")
+_NO_DEVICE = Device(count=0, sm="", memory_bytes=0, driver="")
 _SAME_KEY = {"memory_bytes": "memory"}
-_PARTS = ("provides", "requires", "permissions", "runtime", "abi", "source")
+_PARTS = ("provides", "requires", "permissions", "runtime", "abi")
 
 Line = Callable[[str, str], str]
 
@@ -50,12 +49,12 @@ def _value(lock: Lock, field: Any) -> Any:
 
 def _asked(before: Lock, after: Lock, line: Line) -> Iterator[Move]:
     """What the profile itself says."""
-    for section in _SECTIONS:
-        old, new = unstructure(getattr(before, section)), unstructure(getattr(after, section))
-        for key in new:
-            if old.get(key) != new[key] and not isinstance(new[key], dict):
-                said = line(section, _SAME_KEY.get(key, key))
-                yield Move(f"{section}.{key}", _shown(old.get(key)), _shown(new[key]), said)
+    said = _sections(before)
+    for section, values in _sections(after).items():
+        for key, value in values.items():
+            if said[section][key] != value:
+                why = line(section, _SAME_KEY.get(key, key))
+                yield Move(f"{section}.{key}", str(said[section][key]), str(value), why)
     if before.delivery != after.delivery:
         yield Move("weights.delivery", before.delivery, after.delivery, line("weights", "delivery"))
     for role in sorted((before.model.keys() | after.model.keys()) - {"plugin"}):
@@ -64,14 +63,18 @@ def _asked(before: Lock, after: Lock, line: Line) -> Iterator[Move]:
             yield Move(f"model.{role}", old, new, line("model", role))
 
 
+def _sections(lock: Lock) -> dict[str, dict[str, Any]]:
+    """What a lock repeats of the profile, by the profile's section."""
+    target = {key: value for key, value in unstructure(lock.target).items() if key != "device"}
+    device = unstructure(lock.target.device or _NO_DEVICE)
+    limits, service = unstructure(lock.limits), unstructure(lock.service)
+    return {"target": target, "device": device, "limits": limits, "service": service}
+
+
 def _source(lock: Lock, role: str) -> str:
     """Where a file of the model comes from, '' where it has none of this role."""
     file = lock.model.get(role)
     return str(file.get("source", "")) if isinstance(file, dict) else ""
-
-
-def _shown(value: object) -> str:
-    return "" if value is None else str(value)
 
 
 def _plugins(before: Lock | None, after: Lock, upgraded: frozenset[str]) -> Iterator[Move]:
@@ -85,9 +88,11 @@ def _plugins(before: Lock | None, after: Lock, upgraded: frozenset[str]) -> Iter
             why = "asked for by --upgrade" if name in upgraded else "the version that the profile and the catalog give"
             yield Move(name, was.version, now.version, why)
         else:
-            changed = [part for part in _PARTS if getattr(was, part) != getattr(now, part)]
-            if changed:
-                yield Move(name, was.version, now.version, f"its plugin.toml has other {', '.join(changed)}")
+            changed = ", ".join(part for part in _PARTS if getattr(was, part) != getattr(now, part))
+            if changed or was.manifest != now.manifest:
+                yield Move(name, was.version, now.version, f"its plugin.toml has other {changed or 'constraints'}")
+            if (was.source, was.trust) != (now.source, now.trust):
+                yield Move(name, was.trust, now.trust, overview.origin(now) or "the source tree's own")
 
 
 def _artifacts(before: Lock | None, after: Lock, upgraded: frozenset[str]) -> Iterator[Move]:

@@ -35,10 +35,19 @@ def trust(plugin: Plugin) -> str:
     return "unsigned, trusted by the profile" if plugin.trust == "local" else f"signed by {plugin.trust}"
 
 
+def origin(plugin: Plugin) -> str:
+    """Where a plugin from outside comes from and on whose word; '' for the source tree's own."""
+    return f"from {plugin.source}, {trust(plugin)}" if plugin.artifact else ""
+
+
 def target(lock: Lock) -> str:
-    """`linux x86_64 x86-64-v3, 2 threads, 512.0 MiB`."""
-    wanted = lock.target
-    return f"{wanted.os} {wanted.arch} {wanted.isa}, {wanted.threads} threads, {mib(wanted.memory_bytes)}"
+    """`linux x86_64 x86-64-v3, 2 threads, 512.0 MiB`, and the accelerators where there are any."""
+    wanted, device = lock.target, lock.target.device
+    host = f"{wanted.os} {wanted.arch} {wanted.isa}, {wanted.threads} threads, {mib(wanted.memory_bytes)}"
+    if device is None:
+        return host
+    driver = f", driver {device.driver} or newer" if device.driver else ""
+    return f"{host}; {device.count} x {device.sm or 'device'}, {mib(device.memory_bytes)} each{driver}"
 
 
 def budget(lock: Lock) -> str:
@@ -57,14 +66,7 @@ def budget(lock: Lock) -> str:
 
 def fallbacks(lock: Lock) -> list[str]:
     """Each path that is slower or less exact than the model asks for, in words."""
-    return [words(item) for item in unstructure(lock.fallbacks)]
-
-
-def words(item: object) -> str:
-    """`op linear, reason …` for a table of the lock; text as it is."""
-    if isinstance(item, dict):
-        return ", ".join(f"{key} {words(value)}" for key, value in item.items() if value not in ("", [], None))
-    return " ".join(map(words, item)) if isinstance(item, list) else str(item)
+    return list(lock.fallbacks)
 
 
 def mib(count: int) -> str:

@@ -24,7 +24,7 @@ _DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{6,64})")
 class Answer:
     """Why a thing is there. chains: the shortest first; more: there are further ones.
 
-    component: what a file is of, or the pack of a kernel, with the shortest chain of that.
+    component: what a file, a kernel or a plugin from outside is of, with the shortest chain of that.
     """
 
     thing: Thing

@@ -70,6 +70,16 @@ def test_a_fallback_is_a_line_of_its_own(found):
     assert parts[0].below[0].text == "op attention runs by its scalar reference"
 
 
+def test_what_is_slow_or_from_outside_is_told():
+    npu = {"source": "../npu", "trust": "local", "artifact": "ziglang"}
+    plugins = tuple(attrs.evolve(item, **npu) if item.id == "memory/paged" else item for item in LOCK.plugins)
+    bindings = tuple(attrs.evolve(item, path="reference") if item.op == "rope" else item for item in LOCK.bindings)
+    lock = attrs.evolve(LOCK, plugins=plugins, bindings=bindings)
+    shown = list(lines(explain.tree(explain.explanation(lock, profile.load(PROFILE), ROOT))))
+    assert (3, "from ../npu, unsigned, trusted by the profile") in shown
+    assert any("scalar reference, f32 activations" in text for _, text in shown)
+
+
 def test_json_has_every_decision(found):
     shown = explain.as_json(found)
     assert shown["budget"]["total"] == LOCK.budget.total

@@ -5,6 +5,7 @@ import pytest
 
 from pih import profile
 from pih.inspect.moves import Move, moves
+from pih.lock import Device
 from tests.unit.inspect.test_why import LOCK, PROFILE, ROOT
 
 NONE = frozenset()
@@ -75,6 +76,27 @@ def test_a_plugin_with_another_manifest():
         attrs.evolve(item, permissions=listening) if item.id == "memory/paged" else item for item in LOCK.plugins
     )
     assert moved(attrs.evolve(LOCK, plugins=wider))["memory/paged"].why == "its plugin.toml has other permissions"
+
+
+def test_a_plugin_that_says_something_else_in_what_a_lock_does_not_repeat():
+    other = tuple(attrs.evolve(item, manifest="0" * 64) if item.kind == "memory" else item for item in LOCK.plugins)
+    assert moved(attrs.evolve(LOCK, plugins=other))["memory/paged"].why == "its plugin.toml has other constraints"
+
+
+def test_a_plugin_from_another_place():
+    local = {"source": "../npu", "trust": "local", "artifact": "plugin/memory/paged"}
+    other = tuple(attrs.evolve(item, **local) if item.kind == "memory" else item for item in LOCK.plugins)
+    found = moved(attrs.evolve(LOCK, plugins=other))["memory/paged"]
+    assert (found.before, found.after) == ("built-in", "local")
+    assert found.why == "from ../npu, unsigned, trusted by the profile"
+
+
+def test_a_device_is_named_as_in_the_profile():
+    device = Device(count=1, sm="sm_89", memory_bytes=2**34, driver="")
+    found = moved(attrs.evolve(LOCK, target=attrs.evolve(LOCK.target, device=device)))
+    assert (found["device.count"].before, found["device.count"].after) == ("0", "1")
+    assert found["device.memory_bytes"].why == line("device", "memory")
+    assert "device.driver" not in found
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -139,6 +140,14 @@ def test_an_unknown_name_is_answered_with_near_ones(typed, meant):
     error = why.unknown(GRAPH, typed, "x")
     assert error.exit_code == 2
     assert f"did you mean {meant}" in error.fix
+
+
+def test_a_plugin_from_outside_says_who_vouches_for_it_and_what_carries_it():
+    signed = {"source": "npu.pihp", "trust": "ed25519:abc", "artifact": "ziglang"}
+    plugins = tuple(attrs.evolve(item, **signed) if item.id == "memory/paged" else item for item in LOCK.plugins)
+    (answer,) = why.answers(causes.of_lock(attrs.evolve(LOCK, plugins=plugins)), "memory/paged")
+    assert answer.thing.about == "0.1.0, from npu.pihp (ed25519:abc)"
+    assert answer.component[0].name == "ziglang"
 
 
 def test_json_has_the_words_of_the_text():
