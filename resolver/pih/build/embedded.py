@@ -13,7 +13,7 @@ from pathlib import Path
 
 import attrs
 
-from pih.build import graph, interpreter, step
+from pih.build import graph, interpreter, made, step
 from pih.build.progress import Listener, StepDone, StepFailed, StepStarted
 from pih.build.store import Store
 from pih.lock import Artifact, Lock, Step
@@ -76,6 +76,7 @@ def build(
     """
     graph.check(lock)
     steps = graph.closure(lock.build.steps, target)
+    graph.check_programs(steps, source_root)
     inputs = _Inputs(
         lock,
         steps,
@@ -97,7 +98,7 @@ def build(
             offline=offline,
             listener=listener,
         )
-        python = interpreter.unpack(inputs.debs(), store)
+        python = interpreter.unpack(inputs.debs(), store, listener)
         trees = {name: graph.tree_path(name, source_root, lock_path) for name in inputs.trees}
         with store.workspace() as work:
             _run_all(rest, done, inputs, store, python=python, trees=trees, work=work, jobs=jobs, listener=listener)
@@ -105,14 +106,31 @@ def build(
 
 
 def _known(inputs: _Inputs, store: Store, listener: Listener) -> dict[str, StepResult]:
-    """The steps whose output is in the store, as far as their keys can be told before anything runs."""
+    """The steps whose output is in the store, as far as their keys can be told before anything runs.
+
+    Whatever a step that is left will read has been read whole here: what is damaged counts as not there.
+    """
+    good: set[str] = set()
+    while True:
+        done = _recorded(inputs, store, listener)
+        read = {name for item in inputs.steps if item.id not in done for name in item.steps if name in done}
+        for name in sorted(read - good):
+            if made.intact(store, "steps", done[name].key, name=name, listener=listener):
+                good.add(name)
+        if read <= good:
+            break
+    for name in done:
+        listener(StepDone(name, 0.0, cached=True))
+    return done
+
+
+def _recorded(inputs: _Inputs, store: Store, listener: Listener) -> dict[str, StepResult]:
     done: dict[str, StepResult] = {}
     for item in inputs.steps:
         if all(name in done for name in item.steps):
             key = inputs.key(item, done)
-            if found := step.recorded(store, key):
+            if found := made.find(store, "steps", key, name=item.id, listener=listener):
                 done[item.id] = StepResult(item.id, key, True, 0.0, found.path, found.digest)
-                listener(StepDone(item.id, 0.0, cached=True))
     return done
 
 
@@ -134,7 +152,8 @@ def _run_all(
 
     def run(item: Step, known: Mapping[str, StepResult]) -> StepResult:
         key = inputs.key(item, known)
-        if found := step.recorded(store, key):
+        found = made.find(store, "steps", key, name=item.id, listener=listener)
+        if found and made.intact(store, "steps", key, name=item.id, listener=listener):
             listener(StepDone(item.id, 0.0, cached=True))
             return StepResult(item.id, key, True, 0.0, found.path, found.digest)
         listener(StepStarted(item.id))
@@ -152,6 +171,7 @@ def _run_all(
                 outputs={name: known[name].output for name in item.steps},
                 work=work,
                 stop=stop,
+                listener=listener,
             )
         except BaseException:
             listener(StepFailed(item.id))

@@ -13,6 +13,9 @@ import stat
 from pathlib import Path
 from typing import IO
 
+# Bounds on a path in bytes and folders: what the system takes below any root, and far more than software needs.
+_LONGEST_PART, _LONGEST, _DEEPEST = 255, 1024, 100
+
 
 class UnsafePathError(ValueError):
     """The archive asks for something outside its folder."""
@@ -45,8 +48,9 @@ def file(root: Path, path: str, content: IO[bytes], size: int, *, executable: bo
 
 def link(root: Path, path: str, target: str) -> None:
     """Make a symbolic link; an absolute target is meant from the root, and made relative to it."""
-    if not target:
+    if not target or "\0" in target:
         raise UnsafePathError(f"link {path!r} leads nowhere")
+    _bound(target, target.split("/"))
     place = _place(root, path)
     parent = posixpath.dirname(posixpath.normpath(path))
     if target.startswith("/"):
@@ -72,4 +76,14 @@ def _parts(path: str) -> list[str]:
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if path.startswith("/") or ".." in parts or "\0" in path:
         raise UnsafePathError(f"path {path!r} leaves the root")
+    _bound(path, parts)
     return parts
+
+
+def _bound(path: str, parts: list[str]) -> None:
+    try:
+        sizes = [len(os.fsencode(part)) for part in parts]
+    except UnicodeEncodeError:
+        raise UnsafePathError(f"path {path!r} is no name of a file") from None
+    if max(sizes, default=0) > _LONGEST_PART or sum(sizes) + len(sizes) > _LONGEST or len(sizes) > _DEEPEST:
+        raise UnsafePathError(f"path {path[:80]!r}… is too long")

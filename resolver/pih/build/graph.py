@@ -9,11 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from pih.build import purl
+from pih.build import tree as disk
 from pih.build.store import measure
-from pih.lock import Lock, Step
+from pih.lock import Artifact, Lock, Step
 from pih_runtime.errors import BuildError, LockError
 
 # Part of every key: raised when what a runner does for a step changes.
@@ -21,33 +24,83 @@ RUNNER = 1
 # Every step's program; a step may declare parts of these instead, and then sees no others.
 PROGRAM = ("resolver/pih_steps", "runtime/pih_runtime")
 LOCK_TREE = "lock"
+_WORD = re.compile(r"[a-z][a-z0-9-]{0,62}\Z")
+_PROFILE = re.compile(r"[a-z0-9]([a-z0-9._-]{0,126}[a-z0-9])?\Z")
+_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
+_LARGEST = 1 << 43  # bytes of one file: eight tebibytes
 
 
 def check(lock: Lock) -> None:
-    """Every step's inputs are there and come before it; raises LockError."""
+    """Every name is one, every input is there and comes before what takes it; raises LockError.
+
+    Whoever edits a lock can seal it again: names become paths, so they are looked at before anything is done with them.
+    """
 
     def fail(what: str) -> LockError:
         return LockError(what, where=lock.profile.name, fix="write the lock again: pih lock")
 
-    names = {artifact.name for artifact in lock.artifacts}
-    if not lock.build.steps:
+    if not _PROFILE.match(lock.profile.name):
+        raise LockError(f"{lock.profile.name!r} is no name of a profile", fix="write the lock again: pih lock")
+    names: set[str] = set()
+    for artifact in lock.artifacts:
+        if what := _unsound(artifact):
+            raise fail(what)
+        if artifact.name in names:
+            raise fail(f"two artifacts {artifact.name!r}")
+        names.add(artifact.name)
+    build = lock.build
+    if not build.steps:
         raise fail("the lock has no build steps")
-    if unknown := [name for name in lock.build.interpreter if name not in names]:
+    if not build.interpreter:
+        raise fail("the lock names no packages of an interpreter")
+    if unknown := [name for name in build.interpreter if name not in names]:
         raise fail(f"the interpreter needs {unknown[0]!r}, which the lock does not list")
-    if lock.build.seed.deb not in names:
-        raise fail(f"the seed is made from {lock.build.seed.deb!r}, which the lock does not list")
+    if build.seed.deb not in names:
+        raise fail(f"the seed is made from {build.seed.deb!r}, which the lock does not list")
+    if not _SHA256.match(build.seed.sha256) or not 0 <= build.seed.size <= _LARGEST:
+        raise fail("the seed has no sha256 and size")
     before: set[str] = set()
-    for step in lock.build.steps:
+    for step in build.steps:
+        for what, word in (("a build step", step.id), ("the program of a build step", step.run)):
+            if not _WORD.match(word):
+                raise fail(f"{word!r} cannot name {what}")
         if step.id in before:
             raise fail(f"two build steps {step.id!r}")
         if unknown := [name for name in (*step.artifacts, *step.tools) if name not in names]:
             raise fail(f"step {step.id!r} needs artifact {unknown[0]!r}, which the lock does not list")
         if unknown := [name for name in step.steps if name not in before]:
             raise fail(f"step {step.id!r} needs step {unknown[0]!r}, which does not come before it")
-        for tree in step.trees:
-            if tree != LOCK_TREE and (tree.startswith("/") or ".." in tree.split("/")):
-                raise fail(f"step {step.id!r} names a tree outside the source tree: {tree!r}")
+        if outside := [tree for tree in step.trees if not _is_below(tree)]:
+            raise fail(f"step {step.id!r} names a tree outside the source tree, or all of it: {outside[0]!r}")
         before.add(step.id)
+
+
+def _unsound(artifact: Artifact) -> str:
+    """What is wrong with an artifact's entry; '' where nothing is."""
+    if not artifact.name or not artifact.name.isprintable():
+        return f"{artifact.name!r} cannot name an artifact"
+    if not _SHA256.match(artifact.sha256):
+        return f"artifact {artifact.name!r} has no sha256: {artifact.sha256!r}"
+    if not 0 <= artifact.size <= _LARGEST:
+        return f"artifact {artifact.name!r} has the size {artifact.size}"
+    for text in artifact.purls:
+        purl.parse(text)
+    return ""
+
+
+def _is_below(tree: str) -> bool:
+    """A plain path of something inside a folder, not the folder itself."""
+    return tree.isprintable() and not {"", ".", ".."} & set(tree.split("/"))
+
+
+def check_programs(steps: Iterable[Step], source_root: Path) -> None:
+    """Every step's program is in the source tree; raises LockError."""
+    for step in steps:
+        if not (source_root / PROGRAM[0] / f"{step.run}.py").is_file():
+            raise LockError(
+                f"step {step.id!r} runs {step.run!r}, which is no program of this source tree",
+                fix="write the lock again: pih lock",
+            )
 
 
 def closure(steps: Sequence[Step], target: str) -> tuple[Step, ...]:
@@ -89,13 +142,11 @@ def files_of(path: Path) -> list[tuple[str, Path]]:
     if not path.is_dir():
         return [("", path)]
     found = []
-    for folder, folders, names in os.walk(path):
-        folders[:] = [name for name in folders if name != "__pycache__"]
-        links = [name for name in folders if Path(folder, name).is_symlink()]
-        for name in (*names, *links):
-            if not name.endswith(".pyc"):
-                full = Path(folder, name)
-                found.append((full.relative_to(path).as_posix(), full))
+    for entry in disk.below(path):
+        name = os.path.relpath(entry.path, path)
+        cache = "__pycache__" in name.split("/") or name.endswith(".pyc")
+        if not cache and not entry.is_dir(follow_symlinks=False):
+            found.append((name, Path(entry.path)))
     return sorted(found)
 
 
@@ -108,10 +159,9 @@ def output_digest(path: Path) -> str:
     """Digest of a step's output: every file counts, whatever its name."""
     if not path.is_dir():
         return _digest([("", path)])
-    entries = sorted(path.rglob("*"))
-    return _digest(
-        [(entry.relative_to(path).as_posix(), entry) for entry in entries if entry.is_symlink() or entry.is_file()]
-    )
+    entries = [entry for entry in disk.below(path) if entry.is_symlink() or entry.is_file()]
+    named = [(os.path.relpath(entry.path, path), Path(entry.path)) for entry in entries]
+    return _digest(sorted(named, key=lambda pair: pair[0].split("/")))
 
 
 def _digest(files: list[tuple[str, Path]]) -> str:

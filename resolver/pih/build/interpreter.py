@@ -11,13 +11,15 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pih.build import extract
+from pih.build import extract, made
+from pih.build.progress import Listener, silent
 from pih.build.store import Store
 from pih.lock import Artifact
 from pih_runtime.errors import BuildError
 
 # Part of the key: raised when unpacking changes.
 _UNPACKER = 1
+_NAME = "the interpreter"
 
 
 def key(debs: Sequence[Artifact]) -> str:
@@ -25,16 +27,17 @@ def key(debs: Sequence[Artifact]) -> str:
     return hashlib.sha256(json.dumps([_UNPACKER, sorted(deb.sha256 for deb in debs)]).encode()).hexdigest()
 
 
-def unpack(debs: Sequence[Artifact], store: Store) -> Path:
-    """The root folder of the interpreter in the store; its packages are in the store."""
-    place = store.place("python", key(debs))
-    if place.is_dir():
-        return place
+def unpack(debs: Sequence[Artifact], store: Store, listener: Listener = silent) -> Path:
+    """The root folder of the interpreter in the store, read whole before it is used; its packages are in the store."""
+    identity = key(debs)
+    found = made.find(store, "python", identity, name=_NAME, listener=listener)
+    if found and made.intact(store, "python", identity, name=_NAME, listener=listener):
+        return found.path
     from pih_steps import deb as debian
 
     with store.workspace() as work:
-        root = work / "root"
-        root.mkdir()
+        root = work / "entry" / "output"
+        root.mkdir(parents=True)
         for artifact in debs:
             store.check(artifact.sha256, artifact.size)
             path = store.path(artifact.sha256)
@@ -48,7 +51,8 @@ def unpack(debs: Sequence[Artifact], store: Store) -> Path:
                         extract.file(root, member.path, content, len(member.data), executable=executable)
             except extract.UnsafePathError as problem:
                 raise BuildError(f"{artifact.name} cannot be unpacked: {problem}", where=str(path)) from problem
-        return store.publish(root, "python", key(debs))
+        entry = root.parent
+        return made.publish(store, entry, "python", identity, name=_NAME, listener=listener, facts={}).path
 
 
 def command(root: Path) -> list[str]:

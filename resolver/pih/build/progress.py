@@ -68,10 +68,17 @@ class StepFailed:
     id: str
 
 
+@attrs.frozen
+class Dropped:
+    """What an earlier run had made was damaged since: it is removed, and made again. name: of the step, or in words."""
+
+    name: str
+
+
 # What a step does, where a word of its own says it better.
 _VERBS = {"kernels": "compile", "plan": "lower", "weights": "pack", "image": "assemble"}
 
-Event = FetchStarted | FetchAdvanced | FetchDone | FetchFailed | StepStarted | StepDone | StepFailed
+Event = FetchStarted | FetchAdvanced | FetchDone | FetchFailed | StepStarted | StepDone | StepFailed | Dropped
 Listener = Callable[[Event], None]
 
 
@@ -119,6 +126,8 @@ def _line(event: Event) -> str:
             return f"done     {name} in {seconds:.1f} s"
         case StepFailed(name):
             return f"failed   {name}"
+        case Dropped(name):
+            return f"damaged  {name} in the store: removed, to be made again"
     return ""
 
 
@@ -152,6 +161,8 @@ def bars(stream: TextIO) -> Iterator[Listener]:
                 console.print(f"{_verb(name)} {name}: done in {seconds:.1f} s", highlight=False)
             case StepFailed(name):
                 steps.remove_task(tasks.pop(f"step {name}"))
+            case Dropped():
+                console.print(_line(event), highlight=False)
 
     from rich.console import Group
     from rich.live import Live

@@ -13,9 +13,9 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import attrs
-
-from pih.build import graph, interpreter
+from pih.build import graph, interpreter, made, tree
+from pih.build.made import Made
+from pih.build.progress import Listener
 from pih.build.store import Store
 from pih.lock import Step
 from pih_runtime.errors import BuildError
@@ -24,25 +24,8 @@ _LINES = 30
 _POLL = 0.1
 
 
-@attrs.frozen
-class Output:
-    """What a step gave: where it lies, and the digest that its dependents' keys contain."""
-
-    path: Path
-    digest: str
-
-
 class StoppedError(Exception):
     """The build was given up while this step ran."""
-
-
-def recorded(store: Store, key: str) -> Output | None:
-    """The output of an earlier run with this key."""
-    place = store.place("steps", key)
-    try:
-        return Output(place / "output", json.loads((place / "meta.json").read_bytes())["output"])
-    except FileNotFoundError:
-        return None
 
 
 def run(
@@ -56,7 +39,8 @@ def run(
     outputs: Mapping[str, Path],
     work: Path,
     stop: threading.Event,
-) -> Output:
+    listener: Listener,
+) -> Made:
     """Run a step and record its output; raises BuildError with its last words where it fails.
 
     python: root of the pinned interpreter. trees: where the source trees are copied from.
@@ -86,16 +70,14 @@ def run(
     if not (entry / "output").exists():
         raise BuildError(f"step {step.id!r} ended well and wrote no output", fix="this is a defect of the step")
     _normalise(entry / "output")
-    digest = graph.output_digest(entry / "output")
-    meta = {"step": step.id, "output": digest, "seconds": round(time.monotonic() - started, 3)}
-    (entry / "meta.json").write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
-    place = store.publish(entry, "steps", key)
-    shutil.rmtree(folder)
-    return Output(place / "output", digest)
+    facts = {"step": step.id, "seconds": round(time.monotonic() - started, 3)}
+    found = made.publish(store, entry, "steps", key, name=step.id, listener=listener, facts=facts)
+    tree.remove(folder)
+    return found
 
 
-def _place(tree: str) -> str:
-    return "lock.json" if tree == graph.LOCK_TREE else tree
+def _place(name: str) -> str:
+    return "lock.json" if name == graph.LOCK_TREE else name
 
 
 def _stage(path: Path, target: Path) -> Path:
@@ -140,7 +122,8 @@ def _failure(step: Step, code: int, log: Path) -> str:
 
 def _normalise(path: Path) -> None:
     """Outputs are shared by later builds: nobody writes to them in place."""
-    for entry in [path, *path.rglob("*")]:
+    below = [Path(entry.path) for entry in tree.below(path)] if path.is_dir() else []
+    for entry in [path, *below]:
         if entry.is_symlink():
             continue
         if entry.is_dir():

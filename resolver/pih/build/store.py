@@ -1,7 +1,7 @@
 """The content-addressed store: artifacts by sha256, and what can be made again from them.
 
     sha256/DIGEST   artifacts, each checked against its digest on entry, read-only
-    steps/KEY/      outputs of build steps
+    steps/KEY/      outputs of build steps  (these three as in `made`)
     python/KEY/     unpacked interpreters
     roots/DIGEST/   unpacked bundles
     tmp/            workspaces of running processes
@@ -14,6 +14,7 @@ lives: what a killed one left behind is recognised by the free lock and removed.
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import hashlib
 import os
@@ -21,17 +22,33 @@ import re
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Literal
 
 import attrs
 
+from pih.build import tree
 from pih_runtime.errors import BuildError, FetchError
 
 Place = Literal["steps", "python", "roots"]
 _CHUNK = 1 << 20
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
+_ROOM = "make room on its disk, or set PIH_STORE to a folder on another one"
+_RIGHTS = "set PIH_STORE to a folder you can write"
+# Troubles of the disk, which are no defect of the program: what their user can do.
+_CURES = {
+    errno.ENOSPC: _ROOM,
+    errno.EDQUOT: _ROOM,
+    errno.EFBIG: _ROOM,
+    errno.EROFS: _RIGHTS,
+    errno.EACCES: _RIGHTS,
+    errno.EPERM: _RIGHTS,
+    errno.EIO: "the disk fails: the kernel's log says more",
+    errno.ENAMETOOLONG: "set PIH_STORE to a folder with a shorter path",
+    errno.EMFILE: "allow more open files: ulimit -n",
+    errno.ENFILE: "allow more open files on this host",
+}
 
 
 @attrs.frozen
@@ -58,11 +75,8 @@ class Store:
         """Copy a file of the user's into the store; returns its sha256."""
         with self.workspace() as work:
             copy = work / "file"
-            try:
-                with source.open("rb") as reader, copy.open("wb") as writer:
-                    digest = _copy(reader, writer)
-            except OSError as problem:
-                raise FetchError(f"cannot read the file: {problem.strerror}", where=str(source)) from problem
+            with copy.open("wb") as writer:
+                digest = _copy(source, writer)
             self._enter(copy, digest)
         return digest
 
@@ -86,11 +100,16 @@ class Store:
     def check(self, digest: str, size: int) -> None:
         """Read the artifact again: raises FetchError, and drops the entry, where it is no longer what it was."""
         path = self.path(digest)
-        if measure(path) != (digest, size):
+        try:
+            if measure(path) == (digest, size):
+                return
+        except FileNotFoundError:
+            raise FetchError("the file is no longer in the store", where=str(path), fix="run this again") from None
+        with self._explained():
             path.unlink(missing_ok=True)
-            raise FetchError(
-                "the file was damaged after it entered the store; it is removed", where=str(path), fix="run this again"
-            )
+        raise FetchError(
+            "the file was damaged after it entered the store; it is removed", where=str(path), fix="run this again"
+        )
 
     def place(self, kind: Place, key: str) -> Path:
         """Where an entry that was made from artifacts lies, if it is there."""
@@ -102,37 +121,50 @@ class Store:
         _sync(temporary)
         try:
             temporary.rename(target)
-        except OSError:
-            if not target.is_dir():
+        except OSError as problem:
+            if problem.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                 raise
         _sync_folder(target.parent)
         return target
 
+    def discard(self, kind: Place, key: str) -> None:
+        """Take an entry away, at once for all who look."""
+        with self.workspace() as work, suppress(FileNotFoundError):
+            self.place(kind, key).rename(work / "discarded")
+
     @contextmanager
     def workspace(self) -> Iterator[Path]:
-        """A folder on the store's file system, removed at the end, or by the next process if this one is killed."""
+        """A folder on the store's file system, removed at the end, or by the next process if this one is killed.
+
+        Raises BuildError where the block meets a full disk, or one that cannot be written.
+        """
         self._remove_leftovers()
-        folder, lock = _locked_folder(self.root / "tmp")
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder)
-            folder.with_suffix(".lock").unlink()
-            lock.close()
+        with self._explained():
+            folder, lock = _locked_folder(self.root / "tmp")
+            with lock:
+                try:
+                    yield folder
+                finally:
+                    _remove_workspace(folder)
 
     def _remove_leftovers(self) -> None:
         for path in (self.root / "tmp").glob("*.lock"):
-            try:
-                lock = path.open("rb")
-            except FileNotFoundError:
-                continue
-            with lock:
-                if not _try_lock(lock):
-                    continue
-                folder = path.with_suffix("")
-                shutil.rmtree(folder, ignore_errors=True)
-                if not folder.exists():  # an orphaned step may still write: its folder waits for the next time
-                    path.unlink(missing_ok=True)
+            # Removed by another process meanwhile, or not to be opened: no hindrance to this one's work.
+            with suppress(OSError), path.open("rb") as lock:
+                if _try_lock(lock):
+                    _remove_workspace(path.with_suffix(""))
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as problem:
+            cure = _CURES.get(problem.errno or 0)
+            if cure is None:
+                raise
+            name = Path(os.fsdecode(problem.filename)) if isinstance(problem.filename, (str, bytes)) else self.root
+            where = self.root if name.is_relative_to(self.root) else name
+            raise BuildError(f"cannot work in the store: {problem.strerror}", where=str(where), fix=cure) from problem
 
     def _enter(self, temporary: Path, digest: str) -> None:
         temporary.chmod(0o444)
@@ -170,12 +202,28 @@ def measure(path: Path) -> tuple[str, int]:
         return digest, stream.tell()
 
 
-def _copy(reader: BinaryIO, writer: BinaryIO) -> str:
+def _copy(source: Path, writer: BinaryIO) -> str:
     hasher = hashlib.sha256()
-    while chunk := reader.read(_CHUNK):
+    for chunk in _chunks(source):
         hasher.update(chunk)
         writer.write(chunk)
     return hasher.hexdigest()
+
+
+def _chunks(source: Path) -> Iterator[bytes]:
+    try:
+        with source.open("rb") as reader:
+            while chunk := reader.read(_CHUNK):
+                yield chunk
+    except OSError as problem:
+        raise FetchError(f"cannot read the file: {problem.strerror}", where=str(source)) from problem
+
+
+def _remove_workspace(folder: Path) -> None:
+    """The folder and then its lock; an orphaned step may still write there: then both wait for the next time."""
+    with suppress(OSError):
+        tree.remove(folder)
+        folder.with_suffix(".lock").unlink(missing_ok=True)
 
 
 def _locked_folder(parent: Path) -> tuple[Path, BinaryIO]:
@@ -185,7 +233,11 @@ def _locked_folder(parent: Path) -> tuple[Path, BinaryIO]:
         lock = path.open("xb")
         # Between the two lines another process may have taken the new file for a leftover.
         if _try_lock(lock) and path.exists() and path.stat().st_ino == os.fstat(lock.fileno()).st_ino:
-            folder.mkdir(mode=0o700)
+            try:
+                folder.mkdir(mode=0o700)
+            except OSError:
+                path.unlink()
+                raise
             return folder, lock
         lock.close()
 

@@ -6,31 +6,52 @@ Nothing is kept unless every layer had the digest that the manifest gives it.
 from __future__ import annotations
 
 import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from pih.build import extract
+from pih.build import extract, made
+from pih.build.progress import Listener, silent
 from pih.build.store import Store
-from pih.bundle import blob, layout
+from pih.bundle import layout
 from pih_runtime.errors import SealError
 
+_NAME = "the unpacked image"
 # A sandbox mounts things here, and cannot make the folders once the root is read-only.
 _MOUNTS = ("dev", "proc", "tmp", "pih/weights")
 
 
-def unpack(image: layout.Layout, store: Store) -> Path:
-    """The root folder of the image in the store: roots/DIGEST."""
+def unpack(image: layout.Layout, store: Store, listener: Listener = silent) -> Path:
+    """The root folder of the image in the store: roots/DIGEST.
+
+    Raises SealError for an image that is damaged or was made to do harm; in the store, it is removed from there.
+    """
     key = image.digest.removeprefix("sha256:")
-    place = store.place("roots", key)
-    if place.is_dir():
-        return place
-    with store.workspace() as work:
-        root = work / "root"
-        root.mkdir(mode=0o755)
+    if found := made.find(store, "roots", key, name=_NAME, listener=listener):
+        return found.path
+    with _own_entry_dropped(image, store, listener), store.workspace() as work:
+        root = work / "entry" / "output"
+        root.mkdir(parents=True, mode=0o755)
         for layer in image.layers:
             _apply(image, layer, root)
         for folder in _MOUNTS:
-            extract.folder(root, folder)
-        return store.publish(root, "roots", key)
+            try:
+                extract.folder(root, folder)
+            except extract.UnsafePathError as problem:
+                raise SealError(f"the image has no folder /{folder}: {problem}", where=str(image.path)) from problem
+        return made.publish(store, root.parent, "roots", key, name=_NAME, listener=listener, facts={}).path
+
+
+@contextmanager
+def _own_entry_dropped(image: layout.Layout, store: Store, listener: Listener) -> Iterator[None]:
+    """Where a layout in the store turns out to be damaged, its step is to run again."""
+    try:
+        yield
+    except SealError:
+        steps = store.place("steps", "")
+        if image.path.name == "output" and image.path.parent.parent == steps:
+            made.drop(store, "steps", image.path.parent.name, name="the image", listener=listener)
+        raise
 
 
 def _apply(image: layout.Layout, layer: layout.Layer, root: Path) -> None:
@@ -38,7 +59,7 @@ def _apply(image: layout.Layout, layer: layout.Layer, root: Path) -> None:
         with layout.archive(image, layer) as stream, tarfile.open(fileobj=stream, mode="r|", bufsize=1 << 20) as tar:
             for member in tar:
                 _write(root, tar, member)
-    except (tarfile.TarError, extract.UnsafePathError, blob.DamagedError, EOFError, ValueError) as problem:
+    except (tarfile.TarError, EOFError, ValueError, OverflowError, RecursionError) as problem:
         raise SealError(
             f"layer {layer.digest} cannot be unpacked: {problem}", where=str(image.path), fix="build the bundle again"
         ) from problem
