@@ -103,20 +103,24 @@ class TokenStream(Protocol):
         """What was held back, at the end."""
 
 
+class TooLongError(ValueError):
+    """A prompt of more ids than its caller has use for."""
+
+
 class Text(Protocol):
     """model.text: tokenizer and chat template."""
 
     stop_ids: frozenset[int]  # ids that end a generation
     defaults: Mapping[str, Any]  # generation defaults of the model: temperature, top_p, top_k
 
-    def encode(self, text: str) -> list[int]:
-        """Ids of a plain prompt."""
+    def encode(self, text: str, most: int) -> list[int]:
+        """Ids of a plain prompt; may raise TooLongError, before all are made, where there are more than `most`."""
 
     def stream(self) -> TokenStream:
         """A stream for one answer."""
 
-    def chat(self, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> list[int]:
-        """Ids of the prompt; raises ValueError with the template's own words where it refuses."""
+    def chat(self, messages: Sequence[Mapping[str, Any]], options: Mapping[str, Any], most: int) -> list[int]:
+        """Ids of the prompt, as `encode`; raises ValueError with the template's own words where it refuses."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,7 @@
 """surface/openai: what is asked for, and refusals that name the key."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,6 +49,37 @@ def test_neutral_values_of_unserved_parameters_pass():
     ("key", "value"),
     [
         ("n", 2),
+        ("n", True),
+        ("n", 1.0),
+        ("best_of", True),
+        ("logprobs", 0),
+        ("logprobs", 0.0),
+        ("echo", 0),
+        ("store", 0),
+        ("top_logprobs", False),
+        ("top_logprobs", 0.0),
+        ("presence_penalty", False),
+        ("frequency_penalty", False),
+        ("frequency_penalty", math.inf),
+        ("logit_bias", []),
+        ("tools", {}),
+        ("temperature", math.inf),
+        ("temperature", math.nan),
+        ("top_p", math.inf),
+        ("top_p", True),
+        ("min_p", math.nan),
+        ("min_p", False),
+        ("top_k", True),
+        ("top_k", 1 << 31),
+        ("seed", False),
+        ("seed", 1.0),
+        ("max_tokens", True),
+        ("max_completion_tokens", True),
+        ("max_tokens", math.inf),
+        ("stream", 1),
+        ("stream", 0.0),
+        ("stop", True),
+        ("stop", "x" * 257),
         ("logprobs", True),
         ("presence_penalty", 0.1),
         ("frequency_penalty", -1),
@@ -91,6 +124,25 @@ def test_stream_options():
     assert not chat(stream=True, stream_options={"include_usage": False, "include_obfuscation": False}).include_usage
     with pytest.raises(ApiError, match="include_usage"):
         chat(stream=True, stream_options={"usage": True})
+
+
+@pytest.mark.parametrize("options", [{"include_usage": 1}, {"include_obfuscation": 0}, {"include_obfuscation": True}])
+def test_stream_options_that_are_none(options):
+    with pytest.raises(ApiError, match="include_"):
+        chat(stream=True, stream_options=options)
+
+
+def test_a_temperature_that_single_precision_cannot_divide_by_is_zero():
+    assert [chat(temperature=value).sampling.temperature for value in (1e-310, 1e-40, 9e-6, -0.0)] == [0.0] * 4
+    assert chat(temperature=1e-5).sampling.temperature == 1e-5
+
+
+def test_a_refusal_quotes_no_more_than_a_few_words():
+    long = "x" * 100_000
+    for more in ({long: 1}, {"n": long}, {"n": [long] * 9}, {"messages": [{"role": "user", "content": "", long: 1}]}):
+        with pytest.raises(ApiError) as caught:
+            chat(**more)
+        assert len(caught.value.body()) < 500
 
 
 def test_both_names_of_the_token_limit():
@@ -150,6 +202,9 @@ def test_messages_come_as_role_and_text():
         ({"role": "user", "content": "\ud800"}, "messages[0].content"),
         ({"role": "user", "content": "x", "color": 1}, "messages[0].color"),
         ({"role": "assistant", "content": "x", "tool_calls": [{}]}, "messages[0].tool_calls"),
+        ({"role": "assistant", "content": "x", "tool_calls": False}, "messages[0].tool_calls"),
+        ({"role": "assistant", "content": "x", "audio": 0}, "messages[0].audio"),
+        ({"role": "assistant", "content": "x", "refusal": "no"}, "messages[0].refusal"),
     ],
 )
 def test_a_message_at_fault_is_placed(message, place):

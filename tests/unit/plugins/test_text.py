@@ -1,16 +1,19 @@
 """model/text: streams give the whole text, templates what templates may rely on."""
 
 import json
+import threading
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pih_model_text import start
+from pih_model_text import text as module
 from pih_model_text.stream import DecodeStream
 from pih_model_text.template import ChatTemplate
 from tokenizers import Tokenizer, decoders, models
 
-from pih_runtime.contracts import Context
+from pih_runtime.contracts import Context, TooLongError
 from pih_runtime.errors import WorkerError
 from tests.integration.worker.toy_bundle import TEMPLATE, tokenizer
 
@@ -83,26 +86,74 @@ def make(tmp_path):
 
 def test_chat_and_plain_prompts_encode(make):
     text = make()
-    ids = text.chat([{"role": "user", "content": "hi"}], {})
+    ids = text.chat([{"role": "user", "content": "hi"}], {}, 99)
     assert TOY.decode(ids, skip_special_tokens=False) == "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"
     assert ids.count(1) == 2  # special tokens are ids of their own
-    assert TOY.decode(text.encode("hi")) == "hi"
+    assert TOY.decode(text.encode("hi", 99)) == "hi"
     assert (text.stop_ids, text.defaults) == ({2}, {"top_k": 3})
 
 
 def test_a_plain_prompt_starts_with_bos_where_the_model_says_so(make):
-    assert make(bos_id=1).encode("hi")[0] == 1
-    assert make(bos_id=1).chat([{"role": "user", "content": "hi"}], {})[:2].count(1) == 1
+    assert make(bos_id=1).encode("hi", 99)[0] == 1
+    assert make(bos_id=1).chat([{"role": "user", "content": "hi"}], {}, 99)[:2].count(1) == 1
+
+
+PARTS = ["a", "é", "e\u0301", "\u1100\u1161", "😀", "1", "\t", "  ", "\n", "'s", " the", "<|im_start|>", "<|im_", "\0"]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(PARTS) | st.text(max_size=3), st.integers(1, 60)), max_size=12),
+    st.integers(0, 300),
+)
+def test_a_text_in_pieces_has_the_ids_of_the_whole_or_is_truly_too_long(parts, most):
+    text = "".join(part * times for part, times in parts)
+    wanted = TOY.encode(text, add_special_tokens=False).ids
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "PIECE", 80)
+        own = module.ModelText(TOY, None, frozenset(), [], {})
+        try:
+            assert own.encode(text, most) == wanted
+        except TooLongError:
+            assert len(wanted) > most
+
+
+@pytest.mark.parametrize("unit", ["1", "\t", "😀", "a", "e\u0301", "\x80\xff", "lorem ipsum ", "<|im_start|>"])
+def test_a_text_far_too_long_is_refused_after_little_of_it(make, unit):
+    text = make("{{ messages[0].content }}")
+    long = unit * ((4 << 20) // len(unit.encode()))
+    for refuse in (lambda: text.encode(long, 255), lambda: text.chat([{"content": long}], {}, 255)):
+        began = time.process_time()
+        with pytest.raises(TooLongError, match="more than 255 tokens"):
+            refuse()
+        assert time.process_time() - began < 0.5
+
+
+def test_other_threads_run_while_a_text_becomes_ids(make):
+    text, gaps, ended = make(), [], threading.Event()
+
+    def watch():
+        while not ended.is_set():
+            began = time.monotonic()
+            time.sleep(0.001)
+            gaps.append(time.monotonic() - began)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    text.encode("seldom a short word " * 40_000, 1 << 30)  # takes more than a second
+    ended.set()
+    thread.join()
+    assert len(gaps) > 100
+    assert max(gaps) < 0.3
 
 
 def test_options_reach_the_template(make):
     text = make("{% if flag is defined %}{{ flag }}{% endif %}{{ messages[0].content }}")
-    assert TOY.decode(text.chat([{"content": "a"}], {"flag": "on"})) == "ona"
+    assert TOY.decode(text.chat([{"content": "a"}], {"flag": "on"}, 99)) == "ona"
 
 
 def test_a_model_without_template_says_so(make):
     with pytest.raises(ValueError, match="no chat template"):
-        make("").chat([], {})
+        make("").chat([], {}, 99)
 
 
 def test_a_broken_bundle_is_named(make, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pih_runtime.contracts import Context, Engine, Text
 from pih_surface_openai import sockets
 from pih_surface_openai.app import Service
+from pih_surface_openai.reading import Intake
 from pih_surface_openai.server import HttpServer
 
 __all__ = ["start"]
@@ -18,7 +19,7 @@ def start(context: Context) -> HttpServer:
     service = Service(
         model=context.lock["service"]["model_name"],
         fingerprint=f"pih-{context.lock['plan']['sha256'].removeprefix('sha256:')[:12]}",
-        body_bytes=context.settings.get("body_bytes", BODY_BYTES),
+        intake=Intake(context.settings.get("body_bytes", BODY_BYTES)),
         engine=engine,
         text=text,
         ready=context.ready,

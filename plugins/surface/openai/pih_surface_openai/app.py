@@ -16,12 +16,13 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from pih_runtime.contracts import Engine, Request, Text
+from pih_runtime.contracts import Engine, Request, Text, TooLongError
 from pih_surface_openai import parameters
 from pih_surface_openai.errors import ApiError
 from pih_surface_openai.generation import STOPPING, Form, Generation, Pieces, write_events, write_whole
+from pih_surface_openai.messages import shortened
 from pih_surface_openai.parameters import Asked
-from pih_surface_openai.reading import json_object
+from pih_surface_openai.reading import Intake, json_object
 from pih_surface_openai.shapes import CHAT, COMPLETION, Shape
 
 
@@ -31,7 +32,7 @@ class Service:
 
     model: str
     fingerprint: str
-    body_bytes: int
+    intake: Intake
     engine: Engine
     text: Text
     ready: Callable[[], bool]
@@ -73,26 +74,41 @@ async def _model(service: Service, request: HttpRequest) -> Response:
 
 async def _completions(service: Service, request: HttpRequest) -> Generation:
     _check_ready(service)
-    asked = parameters.completion(await json_object(request, service.body_bytes), service.text.defaults)
-    _check_model(service, asked.model)
-    if isinstance(asked.prompt, tuple):
-        return _generation(service, asked, asked.prompt, COMPLETION)
-    return _generation(service, asked, await _ids(service.text.encode, asked.prompt), COMPLETION)
+    async with json_object(request, service.intake) as body:
+        asked = parameters.completion(body, service.text.defaults)
+        _check_model(service, asked.model)
+        if isinstance(asked.prompt, str):
+            ids = await _ids(service, "prompt", service.text.encode, asked.prompt)
+        else:
+            ids = asked.prompt
+    return _generation(service, asked, ids, COMPLETION)
 
 
 async def _chat(service: Service, request: HttpRequest) -> Generation:
     _check_ready(service)
-    asked = parameters.chat(await json_object(request, service.body_bytes), service.text.defaults)
-    _check_model(service, asked.model)
-    return _generation(service, asked, await _ids(service.text.chat, asked.messages, asked.template), CHAT)
+    async with json_object(request, service.intake) as body:
+        asked = parameters.chat(body, service.text.defaults)
+        _check_model(service, asked.model)
+        if len(asked.messages) >= service.engine.context:  # none is less than a token
+            raise _too_long(service, f"there are {len(asked.messages)} messages", "messages")
+        ids = await _ids(service, "messages", service.text.chat, asked.messages, asked.template)
+    return _generation(service, asked, ids, CHAT)
 
 
-async def _ids(encode: Callable[..., list[int]], *arguments: Any) -> tuple[int, ...]:
+async def _ids(service: Service, param: str, encode: Callable[..., list[int]], *arguments: Any) -> tuple[int, ...]:
     """In a thread: a long text takes long, and other answers stream meanwhile."""
+    most = service.engine.context - 1
     try:
-        return tuple(await asyncio.to_thread(encode, *arguments))
+        return tuple(await asyncio.to_thread(encode, *arguments, most))
+    except TooLongError as problem:
+        raise _too_long(service, str(problem), param) from problem
     except ValueError as problem:
-        raise ApiError(400, str(problem), param="messages") from problem
+        raise ApiError(400, str(problem), param=param) from problem
+
+
+def _too_long(service: Service, what: str, param: str) -> ApiError:
+    what = f"{what}; the context is {service.engine.context}, answer included"
+    return ApiError(400, what, param=param, code="context_length_exceeded")
 
 
 def _generation(service: Service, asked: Asked, prompt: tuple[int, ...], shape: Shape) -> Generation:
@@ -135,7 +151,7 @@ def _check_ready(service: Service) -> None:
 
 def _check_model(service: Service, model: str) -> None:
     if model != service.model:
-        what = f"there is no model {model!r} here; this worker serves {service.model!r}"
+        what = f"there is no model {shortened(model)!r} here; this worker serves {service.model!r}"
         raise ApiError(404, what, param="model", code="model_not_found")
 
 

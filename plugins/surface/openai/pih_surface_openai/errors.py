@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from starlette.responses import JSONResponse
+from starlette.responses import Response
 
 
 class ApiError(Exception):
@@ -16,12 +17,13 @@ class ApiError(Exception):
         self.param = param
         self.code = code
 
-    def body(self) -> dict[str, Any]:
-        """The error object."""
+    def body(self) -> bytes:
+        """The error object as JSON; in ASCII, since a message may quote what no encoding can write."""
         kind = "invalid_request_error" if self.status < 500 else "server_error"
-        return {"error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}}
+        error: dict[str, Any] = {"message": str(self), "type": kind, "param": self.param, "code": self.code}
+        return json.dumps({"error": error}, separators=(",", ":")).encode()
 
-    def response(self) -> JSONResponse:
+    def response(self) -> Response:
         """The whole answer; a client may try again after a 503."""
         headers = {"retry-after": "1"} if self.status == 503 else None
-        return JSONResponse(self.body(), status_code=self.status, headers=headers)
+        return Response(self.body(), status_code=self.status, headers=headers, media_type="application/json")

@@ -82,7 +82,7 @@ async def write_events(form: Form, pieces: Pieces, send: Send) -> None:
                 await send(_event({**base, "choices": [choice]}))
             started = True
         if piece.finish == "error":
-            await send(_event(ApiError(500, piece.text).body()))
+            await send(_data(ApiError(500, piece.text).body()))
         elif piece.text:
             await send(_event({**base, "choices": [form.shape.part(piece.text, None)]}))
         if piece.finish in ("stop", "length"):
@@ -128,7 +128,11 @@ def _raise_failure(piece: Piece) -> None:
 
 
 def _event(value: dict[str, Any]) -> Message:
-    return _body(b"data: " + _dump(value) + b"\n\n", more=True)
+    return _data(_dump(value))
+
+
+def _data(value: bytes) -> Message:
+    return _body(b"data: " + value + b"\n\n", more=True)
 
 
 def _body(data: bytes, *, more: bool) -> Message:

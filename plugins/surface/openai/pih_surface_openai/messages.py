@@ -9,6 +9,7 @@ from pih_surface_openai.errors import ApiError
 
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 _KEYS = frozenset({"role", "content", "name", "reasoning_content", "refusal", "tool_calls", "function_call", "audio"})
+_EMPTY = {"refusal": (None,), "tool_calls": (None, []), "function_call": (None,), "audio": (None,)}  # what answers hold
 
 
 def check_messages(value: Any) -> tuple[Mapping[str, Any], ...]:
@@ -27,6 +28,11 @@ def check_text(value: str, param: str) -> str:
     return value
 
 
+def shortened(key: str) -> str:
+    """A caller's own word as a message quotes it."""
+    return key if len(key) <= 60 else f"{key[:57]}..."
+
+
 def _message(item: Any, place: str) -> Mapping[str, Any]:
     if not isinstance(item, dict):
         raise ApiError(400, f"{place} must be an object", param=place)
@@ -35,8 +41,9 @@ def _message(item: Any, place: str) -> Mapping[str, Any]:
         raise ApiError(400, f"{place}.role must be one of {', '.join(_ROLES)}", param=f"{place}.role")
     for key, content in item.items():
         if key not in _KEYS:
-            raise ApiError(400, f"unrecognized parameter: {place}.{key}", param=f"{place}.{key}")
-        if key in ("tool_calls", "function_call", "audio") and content:
+            name = f"{place}.{shortened(key)}"
+            raise ApiError(400, f"unrecognized parameter: {name}", param=name)
+        if key in _EMPTY and content not in _EMPTY[key]:
             raise ApiError(400, f"{place}.{key} is not supported", param=f"{place}.{key}")
     message = {"role": _ROLES[role], "content": _content(item.get("content"), f"{place}.content")}
     for key in ("name", "reasoning_content"):

@@ -6,20 +6,21 @@ Strict on purpose: a parameter that would change the answer and is not served is
 from __future__ import annotations
 
 import os
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pih_runtime.step import Sampling
 from pih_surface_openai.errors import ApiError
-from pih_surface_openai.messages import check_messages, check_text
+from pih_surface_openai.messages import check_messages, check_text, shortened
 
-# Keys that are served only with these values, which change nothing.
+# Keys that are served only with these values, which change nothing; true and 1 are not the same, nor are 1 and 1.0.
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "audio": (),
     "best_of": (1,),
     "echo": (False,),
-    "frequency_penalty": (0,),
+    "frequency_penalty": (0, 0.0),
     "function_call": ("none",),
     "functions": ([],),
     "logit_bias": ({},),
@@ -27,7 +28,7 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "modalities": (["text"],),
     "n": (1,),
     "prediction": (),
-    "presence_penalty": (0,),
+    "presence_penalty": (0, 0.0),
     "reasoning_effort": (),
     "response_format": ({"type": "text"},),
     "service_tier": ("auto", "default"),
@@ -41,6 +42,8 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
 }
 # Keys about the caller, not the answer.
 _IGNORED = ("metadata", "parallel_tool_calls", "prompt_cache_key", "safety_identifier", "user")
+_LONGEST_STOP = 256  # characters; every new token is compared with each of them
+_COLDEST = 1e-5  # a temperature below gives what 0 gives, or logits that single precision cannot hold
 _COMPLETION_TOKENS = 16  # what OpenAI's completions give where nobody says
 
 
@@ -100,9 +103,11 @@ def _asked(rest: dict[str, Any], defaults: Mapping[str, Any], max_tokens: int | 
         rest.pop(key, None)
     for key, value in rest.items():
         if key not in _NEUTRAL:
-            raise ApiError(400, f"unrecognized parameter: {key}", param=key, code="unknown_parameter")
-        if value is not None and value not in _NEUTRAL[key]:
-            raise ApiError(400, f"{key}: {value!r:.60} is not supported", param=key, code="unsupported_parameter")
+            name = shortened(key)
+            raise ApiError(400, f"unrecognized parameter: {name}", param=name, code="unknown_parameter")
+        if value is not None and not any(type(value) is type(one) and value == one for one in _NEUTRAL[key]):
+            what = f"{key}: {reprlib.repr(value)} is not supported"
+            raise ApiError(400, what, param=key, code="unsupported_parameter")
     return asked
 
 
@@ -112,8 +117,9 @@ def _sampling(rest: dict[str, Any], defaults: Mapping[str, Any]) -> Sampling:
 
     top_k = _integer(rest, "top_k", -1, 1 << 31)
     seed = _integer(rest, "seed", -(1 << 63), 1 << 64)
+    temperature = given(_number(rest, "temperature", 0, 2), "temperature", 1)
     return Sampling(
-        temperature=given(_number(rest, "temperature", 0, 2), "temperature", 1),
+        temperature=0.0 if temperature < _COLDEST else temperature,
         top_k=max(0, int(given(top_k, "top_k", 0))),
         top_p=given(_number(rest, "top_p", 0, 1, above=True), "top_p", 1),
         min_p=given(_number(rest, "min_p", 0, 1), "min_p", 0),
@@ -136,9 +142,14 @@ def _prompt(value: Any) -> str | tuple[int, ...]:
 
 def _stop(value: Any) -> tuple[str, ...]:
     stops = [] if value is None else [value] if isinstance(value, str) else value
-    if not isinstance(stops, list) or len(stops) > 4 or not all(isinstance(stop, str) and stop for stop in stops):
-        raise ApiError(400, "stop must be a text or a list of at most 4 texts, none empty", param="stop")
+    if not isinstance(stops, list) or len(stops) > 4 or not all(_is_stop(stop) for stop in stops):
+        what = f"stop must be a text or a list of at most 4 texts, each of 1 to {_LONGEST_STOP} characters"
+        raise ApiError(400, what, param="stop")
     return tuple(check_text(stop, "stop") for stop in stops)
+
+
+def _is_stop(value: Any) -> bool:
+    return isinstance(value, str) and 1 <= len(value) <= _LONGEST_STOP
 
 
 def _include_usage(value: Any, *, stream: bool) -> bool:
@@ -148,16 +159,17 @@ def _include_usage(value: Any, *, stream: bool) -> bool:
         raise ApiError(400, "stream_options needs stream", param="stream_options")
     if not isinstance(value, dict) or not set(value) <= {"include_usage", "include_obfuscation"}:
         raise ApiError(400, "stream_options must be an object with include_usage", param="stream_options")
-    if value.get("include_obfuscation"):
+    rest = dict(value)
+    if _boolean(rest, "include_obfuscation"):
         raise ApiError(400, "include_obfuscation is not supported", param="stream_options")
-    return _boolean(dict(value), "include_usage")
+    return _boolean(rest, "include_usage")
 
 
 def _boolean(rest: dict[str, Any], key: str) -> bool:
     value = rest.pop(key, None)
     if value is not None and not isinstance(value, bool):
         raise ApiError(400, f"{key} must be true or false", param=key)
-    return bool(value)
+    return value is True
 
 
 def _integer(rest: dict[str, Any], key: str, low: int, end: int) -> int | None:

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from starlette.requests import Request
@@ -20,6 +21,8 @@ from pih_surface_openai.app import Service, application, end_open
 
 # Answers that still stream when the worker stops have this long to reach their clients.
 SHUTDOWN_SECONDS = 1
+# Prompts turned into ids at once: each takes memory, and cores that compute.
+PROMPTS_AT_ONCE = 2
 
 
 class HttpServer:
@@ -72,6 +75,7 @@ class HttpServer:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
+        self._loop.set_default_executor(ThreadPoolExecutor(PROMPTS_AT_ONCE, "prompts"))
         try:
             self._loop.run_until_complete(self._server.serve(sockets=[self._listener]))
         except (Exception, SystemExit) as problem:  # noqa: BLE001 - told to the microkernel as the first cause
