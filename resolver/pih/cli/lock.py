@@ -16,7 +16,8 @@ from pih.build.progress import renderer
 from pih.cli import _table, _workspace
 from pih.inspect import moves
 from pih.lock import Lock
-from pih_runtime.errors import LockError
+from pih.structure import nearest
+from pih_runtime.errors import LockError, UsageError
 
 
 @click.command(epilog="Example: pih lock --profile profiles/smollm2-cpu.toml --upgrade base")
@@ -66,7 +67,14 @@ def _asked(found: Lock, what: str) -> frozenset[str]:
     ids = frozenset(plugin.id for plugin in found.plugins)
     if what in ids:
         return frozenset([what])
-    artifacts = frozenset(artifact.name for artifact in pins.chosen(_held(found), what))
+    try:
+        artifacts = frozenset(artifact.name for artifact in pins.chosen(_held(found), what))
+    except UsageError as problem:
+        near = nearest(what, [*ids, *(artifact.name for artifact in found.artifacts)])
+        meant = f"did you mean {near}? " if near else ""
+        raise UsageError(
+            f"no plugin or artifact is called {what!r}", fix=f"{meant}give base, or the name of one in the lock"
+        ) from problem
     return artifacts | ids if what == "" else artifacts
 
 
