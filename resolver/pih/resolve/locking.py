@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -58,20 +59,32 @@ def lock(
     )
     chosen = (*artifacts.choose(wanted, files.values(), pins, held), *carried.values())
     limits = Limits(**unstructure(intent.limits))
-    plan = plan_params(solution, files, target.isa, limits, intent.kernels.fallback_ops)
-    names, trees = inputs(plan)
-    read = (plan["model"], plan["kernels"], *trees)
-    unpacked = outside.digests(read, carried)
-    lowered = remembered(
-        memo,
-        root,
-        plan,
-        {artifact.name: artifact.sha256 for artifact in chosen if artifact.name in names} | unpacked,
-        tuple(tree for tree in read if tree not in unpacked),
-        lambda: _lowered(plan, files, solution, root, carried, fetch),
-    )
+
+    def params(sizes: Limits) -> dict[str, Any]:
+        return plan_params(solution, files, target.isa, sizes, intent.kernels.fallback_ops)
+
+    def lowered_for(parameters: Mapping[str, Any]) -> Lowered:
+        names, trees = inputs(parameters)
+        read = (parameters["model"], parameters["kernels"], *trees)
+        unpacked = outside.digests(read, carried)
+        return remembered(
+            memo,
+            root,
+            parameters,
+            {artifact.name: artifact.sha256 for artifact in chosen if artifact.name in names} | unpacked,
+            tuple(tree for tree in read if tree not in unpacked),
+            lambda: _lowered(parameters, files, solution, root, carried, fetch),
+        )
+
+    @cache
+    def measure(size: budget.Size) -> locks.Budget:
+        machine = attrs.evolve(target, threads=size.threads)
+        return budget.budget_of(lowered_for(params(size.limits)), solution.plugins, machine)
+
+    plan = params(limits)
+    lowered = lowered_for(plan)
     budgeted = budget.budget_of(lowered, solution.plugins, target)
-    budget.check(budgeted, limits, profile.reason(root, "target", "memory"))
+    budget.check(budgeted, budget.Size(limits, target.threads), measure, profile.reason(root, "target", "memory"))
     return Lock(
         schema=locks.SCHEMA,
         pih=locks.PIH,

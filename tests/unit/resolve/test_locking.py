@@ -1,6 +1,7 @@
 """From a profile to a lock, on the shipped Qwen3 profiles, whose lowering needs no weights."""
 
 import ast
+import re
 import shutil
 from pathlib import Path
 
@@ -106,10 +107,37 @@ def test_a_budget_that_does_not_fit_says_the_numbers_and_fits_that_do():
     fits = message.split("the nearest fits are ")[1].split(", or ")
     assert [fit.split(" = ")[0] for fit in fits] == ["target.memory", "limits.context", "limits.batch"]
     for fit in fits:
-        key, value = fit.split(" = ")
+        assert fits_when(SYNTHETIC.replace("3 GiB", "2 GiB"), fit)
+
+
+def fits_when(text, change):
+    """The profile with `key = value [with key = value]…` of a message, resolved."""
+    for part in change.split(" with "):
+        key, value = part.split(" = ", maxsplit=1)
         name = key.split(".")[1]
-        lines = [f"{name} = {value}" if line.startswith(f"{name} =") else line for line in SYNTHETIC.splitlines()]
-        resolved("\n".join(lines).replace("3 GiB", "2 GiB" if name != "memory" else value.strip('"')))
+        text = "\n".join(f"{name} = {value}" if line.startswith(f"{name} =") else line for line in text.splitlines())
+    return resolved(text)
+
+
+def test_the_nearest_context_is_the_longest_that_fits():
+    text = SYNTHETIC.replace("3 GiB", "2 GiB")
+    longest = re.search(r"limits.context = (\d+)", refusal(text))[1]
+    assert int(longest) % 16 == 0
+    refusal(text.replace("context = 2048", f"context = {int(longest) + 16}"))
+
+
+def test_a_wide_cache_may_be_halved():
+    text = SYNTHETIC.replace("3 GiB", "2.6 GiB").replace('"bf16"', '"f32"')
+    assert 'limits.kv_dtype = "bf16"' in refusal(text)
+    assert fits_when(text, 'limits.kv_dtype = "bf16"')
+
+
+def test_where_no_change_alone_is_enough_the_message_names_several_that_are():
+    text = SYNTHETIC.replace("3 GiB", "1400 MiB").replace("context = 2048", "context = 32768")
+    fits = refusal(text.replace("batch = 4", "batch = 32")).split("the nearest fits are ")[1].split(", or ")
+    assert len(fits) == 2
+    assert " with " in fits[1]
+    assert fits_when(text.replace("batch = 4", "batch = 32"), fits[1])
 
 
 def test_weights_alone_too_large_leave_only_more_memory():

@@ -255,14 +255,14 @@ def test_a_dead_end_at_the_bottom_does_not_try_every_way_there():
 
 def test_two_needs_that_only_late_choices_reconcile():
     """The last level of one chain rules out all but one provider of a need that was served first."""
-    plugins = layered(30, 300)
-    first = [plugin(f"f/p{n:03}", {"first": "1"}, version=f"{999 - n}") for n in range(20)]
+    plugins = layered(30, 100)
+    first = [plugin(f"f/p{n:03}", {"first": "1"}, version=f"{999 - n}") for n in range(10)]
     picky = {item.id: ">0" for item in first[:-1]}
     plugins = [
         plugin(item.id, item.provides, {}, conflicts=picky) if item.id.startswith("l29/") else item for item in plugins
     ]
     found = solve([need("first", ">=1"), need("c0", ">=1")], [*first, *plugins], never)
-    assert "f/p019" in {item.id for item in found.plugins}
+    assert "f/p009" in {item.id for item in found.plugins}
     assert seconds([need("first", ">=1"), need("c0", ">=1")], [*first, *plugins], object) < 1
 
 
