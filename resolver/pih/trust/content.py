@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import io
+import posixpath
+import re
 import sys
 import tarfile
 from collections.abc import Iterator, Mapping
@@ -17,6 +19,7 @@ import attrs
 
 from pih import catalog
 from pih.catalog import Manifest
+from pih.structure import show
 from pih_runtime.errors import PihError, ResolutionError
 from pih_steps import tar
 
@@ -24,6 +27,7 @@ MANIFEST = "plugin.toml"
 PINS = "pins.json"  # wheels of its own, as plugins/pins.json lists those of PIH
 KERNELS = "kernels"  # sources of a kernel pack
 _MAX_BYTES = 256 << 20
+_HOST_PATH = re.compile(r"(/[A-Za-z0-9._*+@-]+)+")
 _LICENCES = ("LICENSE", "LICENCE", "COPYING", "NOTICE")
 
 
@@ -131,6 +135,13 @@ def _check_whole(manifest: Manifest, files: Mapping[str, bytes], where: str) -> 
                 f"{manifest.id} calls its package {part.package}, which is another's name",
                 where=where,
                 fix="rename the package, e.g. pih_" + manifest.id.replace("/", "_").replace("-", "_"),
+            )
+    for path in (*manifest.permissions.devices, *manifest.permissions.paths):
+        if not _HOST_PATH.fullmatch(path) or posixpath.normpath(path) != path:
+            raise ResolutionError(
+                f"{manifest.id} asks for {show(path)} of the host, which is no path",
+                where=where,
+                fix='write whole paths, with * where the name varies, e.g. "/dev/npu*"',
             )
     if manifest.kind == "kernels" and not any(path.startswith(f"{KERNELS}/") for path in files):
         raise ResolutionError(f"{manifest.id} has no kernels", where=where, fix=f"put its sources in {KERNELS}/")

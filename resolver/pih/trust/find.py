@@ -14,6 +14,7 @@ import attrs
 from pih.origin import Refused
 from pih.profile import Profile
 from pih.profile_schema import PluginSource
+from pih.toml_lines import line_of
 from pih.trust import index, places, sign
 from pih.trust.content import MANIFEST, Content
 from pih.trust.judge import Verdict, judge
@@ -36,8 +37,9 @@ class Found:
 def found(profile: Profile, keyring: Keyring) -> Iterator[Found | Refused]:
     """Everything there is for this profile; what it names itself comes first, and only once."""
     named = {source.package for source in profile.intent.plugins if source.package}
-    for source in profile.intent.plugins:
-        yield from _package(source, keyring) if source.package else _path(source, profile, keyring)
+    for number, source in enumerate(profile.intent.plugins):
+        where = f"{profile.path}:{line_of(profile.lines, ('plugins', number))}"
+        yield from _package(source, keyring, where) if source.package else _path(source, profile, keyring, where)
     yield from everywhere(keyring, frozenset(named))
 
 
@@ -69,9 +71,8 @@ def signature_of(plugin: Path) -> Path:
     )
 
 
-def _path(source: PluginSource, profile: Profile, keyring: Keyring) -> Iterator[Found]:
+def _path(source: PluginSource, profile: Profile, keyring: Keyring, where: str) -> Iterator[Found]:
     path = (profile.path.parent / source.path).resolve()
-    where = f"{profile.path}: [[plugins]] path"
     if not path.exists():
         raise ResolutionError(
             f"there is no {source.path} beside the profile",
@@ -87,12 +88,12 @@ def _path(source: PluginSource, profile: Profile, keyring: Keyring) -> Iterator[
         yield attrs.evolve(plugin, verdict=LOCAL) if source.trust == "local" else plugin
 
 
-def _package(source: PluginSource, keyring: Keyring) -> Iterator[Found]:
+def _package(source: PluginSource, keyring: Keyring, where: str) -> Iterator[Found]:
     found = [item for item in places.installed() if item.package.lower() == source.package.lower()]
     if not found:
         raise ResolutionError(
             f"no installed package {source.package} declares {places.GROUP} entry points",
-            where="[[plugins]] package",
+            where=where,
             fix=f"install it beside pih: .venv/bin/python -m pip install {source.package}",
         )
     for item in found:

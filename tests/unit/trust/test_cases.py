@@ -5,9 +5,9 @@ import json
 import attrs
 import pytest
 
-from pih import pins, resolve
+from pih import pins, resolve, stale
 from pih.trust import add, index, keyring, publish, sign
-from pih_runtime.errors import ResolutionError, SealError
+from pih_runtime.errors import LockError, ResolutionError, SealError
 from tests.unit.trust import made
 
 PINS = pins.load(made.ROOT)
@@ -200,3 +200,45 @@ def test_a_keyring_that_is_none_is_refused_with_its_path(tmp_path):
         with pytest.raises(Exception, match="keyring") as caught:
             keyring.load({"XDG_CONFIG_HOME": str(tmp_path)})
         assert str(path) in str(caught.value)
+
+
+def test_a_lock_is_stale_when_its_plugin_is_edited_or_believed_no_more(tmp_path):
+    key = made.key(tmp_path)
+    folder, entries, ring = made.plugin(tmp_path / "npu"), PATH.format("npu"), made.believing(key)
+    publish.sign_plugin(folder, key)
+    found, intent = _lock(tmp_path, entries, ring), made.intent(tmp_path, entries)
+    (folder / "README.md").write_text("what the manifest does not name")
+    stale.check(found, intent, made.catalog_of(tmp_path, entries, ring))
+    with pytest.raises(LockError, match="was revoked: stolen"):
+        stale.check(
+            found, intent, made.catalog_of(tmp_path, entries, made.believing(key, state="revoked", note="stolen"))
+        )
+    (folder / "pih_backend_npu" / "more.py").write_text("")
+    with pytest.raises(LockError, match="were changed afterwards"):
+        stale.check(found, intent, made.catalog_of(tmp_path, entries, ring))
+    publish.sign_plugin(folder, key)
+    with pytest.raises(LockError, match="are others than those that were locked"):
+        stale.check(found, intent, made.catalog_of(tmp_path, entries, ring))
+
+
+def test_a_plugin_brings_pins_for_wheels_of_its_own(tmp_path):
+    text = made.MANIFEST.replace("host_bytes", 'wheels = ["npu-driver", "numpy"]\nhost_bytes')
+    folder = made.plugin(tmp_path / "npu", text=text)
+    assert "npu-driver is not among this release's pinned artifacts" in refusal(tmp_path, LOCAL.format("npu"))
+    wheel = {
+        "version": "1.0",
+        "kind": "wheel",
+        "sha256": "1" * 64,
+        "size": 1,
+        "purls": ["pkg:pypi/npu-driver@1.0?file_name=npu_driver-1.0-py3-none-any.whl"],
+        "licence": "MIT",
+        "reasons": [],
+    }
+    pinned = [{"name": name, **wheel} for name in ("npu-driver", "numpy")]
+    (folder / "pins.json").write_text(json.dumps({"schema": 1, "artifacts": pinned}))
+    found = {item.name: item for item in _lock(tmp_path, LOCAL.format("npu")).artifacts}
+    assert found["npu-driver"].sha256 == "1" * 64
+    assert found["npu-driver"].reasons[0].endswith("backend/npu imports it")
+    assert found["numpy"] == attrs.evolve(PINS.find("wheel", "numpy"), reasons=found["numpy"].reasons)
+    (folder / "pins.json").write_text('{"schema": 1, "artifacts": [], "more": 1}')
+    assert "pins.json of backend/npu 0.1.0: more: unknown key" in refusal(tmp_path, LOCAL.format("npu"))

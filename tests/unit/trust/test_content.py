@@ -83,6 +83,9 @@ def test_an_archive_of_another_form_is_refused(tmp_path, extra):
         (('package = "pih_backend_npu"', 'package = "pih_gone"'), "has no package pih_gone"),
         (('package = "pih_backend_npu"', 'package = "json"'), "has no package json"),
         (('id = "backend/npu"', 'id = "backend/../npu"'), "is not allowed"),
+        (("/dev/npu0", "dev/npu0"), 'asks for "dev/npu0" of the host, which is no path'),
+        (("/dev/npu0", "/dev/../etc"), "which is no path"),
+        (("/dev/npu0", "/dev/npu0:/dev/mem"), "which is no path"),
         (('kind = "backend"', 'kind = "model"'), 'is not the kind in "backend/npu"'),
     ],
 )
