@@ -17,7 +17,8 @@ from pih_runtime.errors import ResolutionError
 
 # Python itself, its loaded libraries, pih_runtime, the parsed lock, plan and bundle list, at ready.
 INTERPRETER_BYTES = 24_000_000
-_LEAST_CONTEXT = 16
+_CONTEXT_GRAIN = 16
+_LEAST_SHARE = 16  # a context of less than this part of what was asked is another deployment, no near fit
 _LEAST_TOKENS = 16
 _MOST_MIB = 999_999  # the largest number that a profile takes before a unit
 
@@ -95,7 +96,9 @@ def _only_if_it_fits(step: Callable[[Size, Measure], Size | None]) -> Callable[[
 
 
 def _shorter(size: Size, measure: Measure) -> Size | None:
-    return _most(size.limits.context, _LEAST_CONTEXT, 16, lambda context: _limited(size, context=context), measure)
+    now = size.limits.context
+    least = max(now // _LEAST_SHARE // _CONTEXT_GRAIN, 1) * _CONTEXT_GRAIN
+    return _most(now, least, _CONTEXT_GRAIN, lambda context: _limited(size, context=context), measure)
 
 
 def _fewer_sequences(size: Size, measure: Measure) -> Size | None:
