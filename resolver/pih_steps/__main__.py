@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -24,7 +25,7 @@ sys.path[:] = [str(_HERE.parent), str(_HERE.parent.parent / "runtime")] + [
 
 from pih_runtime.errors import BuildError, PihError, UsageError  # noqa: E402 - the path comes first
 from pih_steps import plugins  # noqa: E402
-from pih_steps.spec import Spec, load  # noqa: E402
+from pih_steps.spec import Spec, load, of_the_disk  # noqa: E402
 
 STEPS: dict[str, str] = {
     "app": "pih_steps.app",
@@ -64,7 +65,9 @@ def unpack_tool(wheel: Path, folder: Path) -> None:
     try:
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(folder)
-    except (OSError, zipfile.BadZipFile, EOFError) as problem:
+    except (OSError, zipfile.BadZipFile, zlib.error, EOFError) as problem:
+        if of_the_disk(problem):
+            raise
         raise BuildError(f"not a wheel: {problem}", where=str(wheel), fix="delete it and build again") from problem
 
 
@@ -78,6 +81,16 @@ def main(arguments: Sequence[str]) -> int:
     except PihError as error:
         print(error, file=sys.stderr)
         return error.exit_code
+    except OSError as problem:
+        if not of_the_disk(problem):
+            raise
+        told = BuildError(
+            f"the disk does not do its part: {problem.strerror}",
+            where=str(problem.filename or tempfile.gettempdir()),
+            fix="see that it has room and can be written, or set PIH_STORE to a folder on another one",
+        )
+        print(told, file=sys.stderr)
+        return told.exit_code
     return 0
 
 

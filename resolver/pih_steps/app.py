@@ -14,6 +14,7 @@ from pih_runtime.errors import BuildError
 from pih_steps import layer, pyc, tar
 from pih_steps.closure import Module
 from pih_steps.spec import Spec, param
+from pih_steps.spec import tree as tree_of
 
 LIB = "pih/lib"
 LAUNCHER = """\
@@ -44,7 +45,7 @@ def modules(spec: Spec) -> dict[str, tuple[str, Module]]:
     packages: dict[str, str] = param(spec, "packages")
     found: dict[str, tuple[str, Module]] = {}
     for tree, component in sorted(packages.items()):
-        root = spec.trees[tree]
+        root = tree_of(spec, tree)
         for path in _sources(root):
             parts = path.relative_to(root.parent).with_suffix("").parts
             package = parts[-1] == "__init__"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pih_runtime.errors import BuildError
 from pih_steps import closure, deb, elf, layer, pyc, stdlib, tar
 from pih_steps.closure import Module
-from pih_steps.spec import Spec
+from pih_steps.spec import Spec, step
 
 DEBIAN = "12"
 MULTIARCH = {"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}
@@ -52,7 +52,7 @@ def run(spec: Spec) -> None:
     """Write the layer."""
     packages = {package.control["Package"]: package for package in map(deb.read, spec.artifacts.values())}
     tree = merge(packages)
-    needs = json.loads(spec.steps["imports"].read_bytes())
+    needs = json.loads(step(spec, "imports").read_bytes())
     files = [*_python(tree, needs["stdlib"])]
     files += _libraries(tree, files, needs["libraries"], _multiarch(packages))
     files += _loader_links(tree)

@@ -12,12 +12,13 @@ import shutil
 import subprocess
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pih_runtime.errors import BuildError
-from pih_steps.spec import Spec, param
+from pih_steps.spec import Spec, artifact, of_the_disk, param
 
 CPU_OF_ISA = {
     "x86-64-v3": "x86_64_v3",
@@ -60,7 +61,7 @@ def run(spec: Spec) -> None:
         raise BuildError(f"no kernels for ISA {isa!r}", fix=f"one of {', '.join(sorted(CPU_OF_ISA))}")
     with tempfile.TemporaryDirectory(prefix="pih-kernels-") as folder:
         work = Path(folder)
-        unpack_zig(spec.artifacts["ziglang"], work)
+        unpack_zig(artifact(spec, "ziglang"), work)
         sources = {name: tree for name, tree in spec.trees.items() if name.startswith("kernels/")}
         compile_pack(work, sources, source(isa, param(spec, "bindings")), isa, spec.output)
 
@@ -99,7 +100,9 @@ def unpack_zig(wheel: Path, folder: Path) -> None:
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(folder, [name for name in archive.namelist() if name.startswith(ZIG_PARTS)])
         (folder / "ziglang" / "zig").chmod(0o755)
-    except (OSError, zipfile.BadZipFile, EOFError) as problem:
+    except (OSError, zipfile.BadZipFile, zlib.error, EOFError) as problem:
+        if of_the_disk(problem):
+            raise
         raise BuildError(
             f"not a ziglang wheel: {problem}", where=str(wheel), fix="delete it and build again"
         ) from problem

@@ -18,6 +18,7 @@ from typing import Any
 
 from pih_runtime.errors import BuildError
 from pih_steps import tar
+from pih_steps.spec import of_the_disk
 
 CREATED = "1970-01-01T00:00:00Z"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -86,6 +87,8 @@ def add_gzip_layer(layout: Path, archive: Path, title: str) -> Layer:
             while chunk := stream.read(tar.CHUNK):
                 diff.update(chunk)
     except (OSError, EOFError, zlib.error) as problem:
+        if of_the_disk(problem):
+            raise
         raise BuildError(f"not a compressed layer: {problem}", where=str(archive)) from problem
     blob = Blob(LAYER_GZIP, f"sha256:{blob_hash.hexdigest()}", size)
     shutil.copyfile(archive, path_of(layout, blob.digest))

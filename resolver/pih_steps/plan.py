@@ -13,16 +13,16 @@ from pih_runtime.errors import BuildError
 from pih_runtime.plan import Limits, to_json
 from pih_steps.lower import lower, read_report, sources
 from pih_steps.lower.plugin import load_graph
-from pih_steps.spec import Spec, param
+from pih_steps.spec import Spec, param, tree
 
 
 def run(spec: Spec) -> None:
     """Write the plan; fail where it differs from the locked one."""
-    report = read_report(spec.trees[param(spec, "kernels")], param(spec, "isa"))
+    report = read_report(tree(spec, param(spec, "kernels")), param(spec, "isa"))
     checkpoint = sources.described(param(spec, "checkpoint"), spec.artifacts, spec.trees)
     lowered = lower(
         checkpoint,
-        load_graph(spec.trees[param(spec, "model")]),
+        load_graph(tree(spec, param(spec, "model"))),
         report,
         Limits(**param(spec, "limits")),
         param(spec, "kv_dtype"),

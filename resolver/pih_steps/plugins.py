@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from pih_runtime.errors import BuildError
-from pih_steps.spec import Spec
+from pih_steps.spec import Spec, of_the_disk
+from pih_steps.spec import artifact as artifact_of
 
 PARAM = "plugins"
 
@@ -21,8 +22,10 @@ def placed(spec: Spec, folder: Path) -> Spec:
     trees = dict(spec.trees)
     for number, (artifact, wanted) in enumerate(sorted(spec.params[PARAM].items())):
         root = folder / str(number)
-        unpack(spec.artifacts[artifact], root)
+        unpack(artifact_of(spec, artifact), root)
         for tree, inner in wanted.items():
+            if inner.startswith("/") or ".." in inner.split("/"):
+                raise BuildError(f"{inner!r} is no path inside a plugin", where=artifact)
             trees[tree] = root / inner
             if not trees[tree].exists():
                 raise BuildError(f"the plugin has no {inner}", where=artifact, fix="write the lock again: pih lock")
@@ -50,6 +53,8 @@ def unpack(archive: Path, root: Path) -> None:
                 else:
                     raise BuildError(f"{member.name!r} is neither file nor folder", where=str(archive))
     except (OSError, tarfile.TarError) as problem:
+        if of_the_disk(problem):
+            raise
         raise BuildError(
             f"not a plugin's archive: {problem}", where=str(archive), fix="write the lock again: pih lock"
         ) from problem

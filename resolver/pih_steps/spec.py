@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pih_runtime.errors import BuildError
+
+_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,33 @@ def load(path: Path) -> Spec:
 
 def _paths(data: dict[str, str]) -> dict[str, Path]:
     return {name: Path(value) for name, value in sorted(data.items())}
+
+
+def artifact(spec: Spec, name: str) -> Path:
+    """An artifact that the step cannot do without."""
+    return _declared(spec.artifacts, "artifact", name)
+
+
+def tree(spec: Spec, name: str) -> Path:
+    """A source tree that the step cannot do without."""
+    return _declared(spec.trees, "tree", name)
+
+
+def step(spec: Spec, name: str) -> Path:
+    """The output of another step that this one cannot do without."""
+    return _declared(spec.steps, "input from step", name)
+
+
+def _declared(inputs: dict[str, Path], kind: str, name: str) -> Path:
+    try:
+        return inputs[name]
+    except KeyError:
+        raise BuildError(f"the step has no {kind} {name!r}", fix="write the lock again: pih lock") from None
+
+
+def of_the_disk(problem: Exception) -> bool:
+    """Whether an error says something of the disk, and nothing of the file that is being read."""
+    return isinstance(problem, OSError) and problem.errno in _DISK
 
 
 def param(spec: Spec, name: str) -> Any:

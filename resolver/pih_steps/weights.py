@@ -13,14 +13,14 @@ from pih_steps.lower import sources
 from pih_steps.lower.checkpoint import Checkpoint
 from pih_steps.lower.pack import check_sources, packed_chunks
 from pih_steps.lower.safetensors import Entry, write
-from pih_steps.spec import Spec, param
+from pih_steps.spec import Spec, param, step
 
 _DTYPES = {"f32": "F32", "f16": "F16", "bf16": "BF16"}
 
 
 def run(spec: Spec) -> None:
     """Write weights.safetensors."""
-    plan = from_json(spec.steps["plan"].read_bytes(), "plan.json")
+    plan = from_json(step(spec, "plan").read_bytes(), "plan.json")
     with sources.opened(param(spec, "checkpoint"), spec.artifacts, spec.trees) as checkpoint:
         write_weights(plan, checkpoint, spec.output)
 

@@ -9,22 +9,25 @@ from __future__ import annotations
 import json
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from pih_runtime.errors import BuildError
 from pih_steps import elf, layer, pyc, tar
 from pih_steps.closure import Module
-from pih_steps.spec import Spec
+from pih_steps.spec import Spec, of_the_disk, step
 
 LIB = "pih/lib"
 MAX_UNPACKED = 1 << 30
+# What zipfile raises on files that are damaged or of a kind that it cannot read.
+_DAMAGED = (OSError, ValueError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 _LICENCE = re.compile(r"licen[cs]e|notice|copying|authors", re.IGNORECASE)
 
 
 def run(spec: Spec) -> None:
     """Write the layer."""
-    reasons: dict[str, dict[str, str]] = json.loads(spec.steps["imports"].read_bytes())["wheels"]
+    reasons: dict[str, dict[str, str]] = json.loads(step(spec, "imports").read_bytes())["wheels"]
     files = [
         file for name, path in spec.artifacts.items() for file in _wheel_files(name, read(path), reasons.get(name, {}))
     ]
@@ -42,7 +45,17 @@ def read(path: Path) -> dict[str, bytes]:
                 if {"", ".", ".."} & set(info.filename.split("/")) or "\\" in info.filename:
                     raise ValueError(f"path {info.filename!r} leaves the root")
             return {info.filename: archive.read(info) for info in sorted(infos, key=lambda info: info.filename)}
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as problem:
+    except (
+        OSError,
+        ValueError,
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        NotImplementedError,
+        RuntimeError,
+    ) as problem:
+        if of_the_disk(problem):
+            raise
         raise BuildError(
             f"not a wheel that can be used: {problem}", where=str(path), fix="delete it and fetch it again"
         ) from problem

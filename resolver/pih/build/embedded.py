@@ -87,8 +87,11 @@ def build(
     done = _known(inputs, store, listener)
     rest = [item for item in steps if item.id not in done]
     if rest:
-        from pih.build import fetch  # its clients are not needed to say that nothing has changed
+        from pih.build import fetch, purl  # not needed to say that nothing has changed
 
+        for artifact in lock.artifacts:
+            for text in artifact.purls:
+                purl.parse(text)
         names = [*lock.build.interpreter, *(name for item in rest for name in (*item.artifacts, *item.tools))]
         fetch.fetch(
             [inputs.artifacts[name] for name in names],

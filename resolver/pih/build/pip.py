@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from email.parser import HeaderParser
 from pathlib import Path
 
-from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from pih.build import command, purl
 from pih.build.store import Store
 from pih.lock import Artifact
-from pih_runtime.errors import FetchError
+from pih_runtime.errors import FetchError, LockError
 
 PYTHON = "3.11"  # of the bundle; the interpreter's .debs say the same
 _GLIBC = 36  # Debian 12 has 2.36
@@ -25,7 +25,10 @@ def fetch(
 ) -> Path:
     """Download one wheel, chosen by its digest."""
     wheel = purl.qualifier(wanted, "file_name")
-    platforms = sorted({tag.platform for tag in parse_wheel_filename(wheel)[3]})
+    try:
+        platforms = sorted({tag.platform for tag in parse_wheel_filename(wheel)[3]})
+    except InvalidWheelFilename as problem:
+        raise LockError(str(problem), where=artifact.name, fix="write the lock again: pih lock") from problem
     requirements = folder / "requirements.txt"
     requirements.write_text(f"{wanted.name}=={wanted.version} --hash=sha256:{artifact.sha256}\n", encoding="utf-8")
     _download(["--require-hashes", "--requirement", str(requirements)], platforms, folder, environment, advanced)

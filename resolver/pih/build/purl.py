@@ -9,11 +9,16 @@ pkg:generic/file?path=weights/model.gguf        relative to the lock's folder
 
 from __future__ import annotations
 
+import re
+
 import attrs
 from packageurl import PackageURL
 
 from pih_runtime.errors import LockError
 
+# What the registries' own clients take for a name or version, and for nothing else.
+_NAME = re.compile(r"@?[A-Za-z0-9_][A-Za-z0-9._+/-]*\Z")
+_VERSION = re.compile(r"([A-Za-z0-9][A-Za-z0-9._+:~!-]*)?\Z")
 TYPES = ("pypi", "deb", "npm", "huggingface", "generic")
 
 
@@ -37,7 +42,12 @@ def parse(text: str) -> Purl:
         raise LockError(
             f"nothing can fetch packages of type {url.type!r}", where=text, fix=f"one of {', '.join(TYPES)}"
         )
+    values = (url.qualifiers or {}).values()
+    if not _VERSION.match(url.version or "") or not all(value.isprintable() for value in values):
+        raise LockError("not the package URL of a file", where=repr(text), fix="write the lock again: pih lock")
     name = f"{url.namespace}/{url.name}" if url.namespace and url.type != "deb" else url.name
+    if not _NAME.match(name):
+        raise LockError(f"{name!r} cannot name a package", where=repr(text), fix="write the lock again: pih lock")
     return Purl(url.type, name, url.version or "", dict(url.qualifiers or {}))
 
 

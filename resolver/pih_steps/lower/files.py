@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from pih_runtime.errors import BuildError
+from pih_steps.spec import of_the_disk
 
 Reference = Mapping[str, str]
 Paths = Mapping[str, Path]
 Found = TypeVar("Found")
-_FIX = "fetch it again"
+_FIX, _LOCK = "fetch it again", "write the lock again: pih lock"
 # What zipfile and tarfile raise on files that are damaged or of a kind they cannot read.
 _DAMAGED = (OSError, EOFError, zipfile.BadZipFile, tarfile.TarError, zlib.error, NotImplementedError, RuntimeError)
 
@@ -44,6 +45,8 @@ def opened(reference: Reference, artifacts: Paths, trees: Paths) -> Iterator[tup
                 found = next((item for item in package if item.isfile() and _matches(item.name, member)), None)
                 yield _there(package.extractfile(_there(found, reference)), reference), _there(found, reference).size
     except _DAMAGED as problem:
+        if of_the_disk(problem):
+            raise
         raise BuildError(f"cannot read: {problem}", where=described(reference), fix=_FIX) from problem
 
 
@@ -78,10 +81,12 @@ def _place(reference: Reference, artifacts: Paths, trees: Paths) -> tuple[Path, 
     """The path on disk, and the member of the archive there."""
     try:
         if "tree" in reference:
+            if reference["path"].startswith("/") or ".." in reference["path"].split("/"):
+                raise BuildError(f"{reference['path']!r} leaves its tree", where="step", fix=_LOCK)
             return trees[reference["tree"]] / reference["path"], ""
         return artifacts[reference["artifact"]], reference.get("member", "")
     except KeyError as problem:
-        raise BuildError(f"{problem} is not declared", where="step", fix="write the lock again: pih lock") from problem
+        raise BuildError(f"{problem} is not declared", where="step", fix=_LOCK) from problem
 
 
 def _matches(name: str, member: str) -> bool:
