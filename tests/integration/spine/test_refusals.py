@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pih_runtime import canonical
 from tests.support.program import PROFILE, ROOT, pih
 
 NO_STORE = {"PIH_MIRROR": ""}
@@ -79,10 +80,19 @@ def test_missing_artifact_offline_is_named_with_its_sources(profile, tmp_path):
     assert not [path for path in store.rglob("*") if path.is_file() and path.suffix != ".lock"]
 
 
+def test_lock_edited_by_hand_names_the_part(profile):
+    edited(profile.with_suffix(".lock.json"), '"batch": 4', '"batch": 5')
+    said = refused(5, "build", "--profile", profile)
+    assert "edited after it was written: limits was changed" in said
+    assert "pih lock" in said
+
+
 def test_wrong_digest_in_the_lock_is_found_before_anything_is_built(profile, tmp_path):
     lock = profile.with_suffix(".lock.json")
-    wheel = next(item for item in json.loads(lock.read_text())["artifacts"] if item["name"] == "uvicorn")
-    edited(lock, wheel["sha256"], "0" * 64)
+    held = json.loads(lock.read_text())
+    wheel = next(item for item in held["artifacts"] if item["name"] == "uvicorn")
+    wheel["sha256"] = "0" * 64
+    lock.write_text(json.dumps(canonical.sealed(held)))
     store = tmp_path / "store"
     mirror = Path(pih("store", "path").stdout.strip()) / "sha256"
     said = refused(6, "build", "--profile", profile, "--offline", PIH_STORE=str(store), PIH_MIRROR=str(mirror))
