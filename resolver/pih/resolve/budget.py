@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
+from typing import Any
 
 import attrs
 
@@ -160,7 +161,7 @@ def _fits(size: Size, measure: Measure) -> bool:
     return budget.total <= budget.limit
 
 
-def _limited(size: Size, **limits: int | str) -> Size:
+def _limited(size: Size, **limits: Any) -> Size:
     return attrs.evolve(size, limits=attrs.evolve(size.limits, **limits))
 
 

@@ -133,7 +133,7 @@ def test_a_wide_cache_may_be_halved():
 
 
 def test_where_no_change_alone_is_enough_the_message_names_several_that_are():
-    text = SYNTHETIC.replace("3 GiB", "1400 MiB").replace("context = 2048", "context = 32768")
+    text = SYNTHETIC.replace("3 GiB", "1700 MiB").replace("context = 2048", "context = 32768")
     fits = refusal(text.replace("batch = 4", "batch = 32")).split("the nearest fits are ")[1].split(", or ")
     assert len(fits) == 2
     assert " with " in fits[1]
