@@ -13,10 +13,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from uvicorn.config import Config
-from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import Server
 
 from pih_runtime.contracts import Reply
+from pih_surface_openai import connections
 from pih_surface_openai.app import Service, application, end_open
 
 # Answers that still stream when the worker stops have this long to reach their clients.
@@ -37,7 +37,7 @@ class HttpServer:
         self._server = Server(
             Config(
                 self._app,
-                http=H11Protocol,
+                http=connections.Connection,
                 loop="none",
                 ws="none",
                 lifespan="off",
@@ -47,6 +47,8 @@ class HttpServer:
                 access_log=False,
                 proxy_headers=False,
                 server_header=False,
+                timeout_keep_alive=connections.IDLE_SECONDS,
+                h11_max_incomplete_event_size=connections.HEAD_BYTES,
                 timeout_graceful_shutdown=SHUTDOWN_SECONDS,
             )
         )
