@@ -2,11 +2,16 @@
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
 from pih import cli
+from pih.build import check
+from pih.build.compare import Difference
 from pih_runtime import errors
+
+ROOT = Path(__file__).parents[3]
 
 
 def failed(capsys, monkeypatch, *arguments):
@@ -79,3 +84,17 @@ def test_an_interrupt_ends_with_its_own_code(capsys, monkeypatch):
     code, _, err = failed(capsys, monkeypatch, "lock", "--profile", "x.toml")
     assert code == 130
     assert "Traceback" not in err
+
+
+def test_a_step_that_is_not_pure_is_a_failure_like_others(capsys, monkeypatch, tmp_path):
+    place = Difference("plan.json", 7, "one has more")
+    findings = [check.Finding("plan", place, inherited=False), check.Finding("image", place, inherited=True)]
+    monkeypatch.setenv("PIH_STORE", str(tmp_path))
+    monkeypatch.setattr(check, "again", lambda *_: findings)
+    monkeypatch.setattr("pih.build.embedded.build", lambda *_, **__: None)
+    profile = str(ROOT / "profiles" / "smollm2-cpu.toml")
+    code, out, err = failed(capsys, monkeypatch, "--json-errors", "build", "--profile", profile, "--check")
+    said = json.loads(err.splitlines()[-1])
+    assert code == said["exit_code"] == 7
+    assert said["what"] == "not the same bytes the second time: plan"
+    assert "plan: plan.json differs at byte 7" in out

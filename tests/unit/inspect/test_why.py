@@ -93,6 +93,15 @@ def test_chains_begin_at_the_profiles_line(name, key, last):
     assert last is None or chain[-1] == last
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "profiles").glob("*.lock.json")), ids=lambda path: path.name)
+def test_every_thing_in_a_shipped_lock_goes_back_to_a_line_of_its_profile(path):
+    graph = causes.of_lock(locks.read(path))
+    for key in graph.things:
+        chains, _ = why.chains(graph, key)
+        assert chains, key
+        assert all(reasons.is_profile_line(chain[0]) for chain in chains)
+
+
 def test_made_up_weights_have_their_profiles_line():
     lock = locks.read(ROOT / "profiles" / "qwen3-cpu-synthetic.lock.json")
     assert reasons.sets(shortest("weights", causes.of_lock(lock))[0], "model.weights")
