@@ -82,3 +82,22 @@ def test_a_later_file_takes_the_place_of_an_earlier_one(tmp_path):
 def test_a_file_that_is_cut_short_is_refused(tmp_path):
     with pytest.raises(UnsafePathError, match="cut short"):
         extract.file(tmp_path, "a", io.BytesIO(b"12"), 3, executable=False)
+
+
+@pytest.mark.parametrize("path", ["x" * 256, "\u00e4" * 128, "/".join(["abcdefghi"] * 110), "d/" * 101 + "x", "\ud800"])
+def test_names_that_no_system_takes(tmp_path, path):
+    with pytest.raises(UnsafePathError):
+        write(tmp_path, path)
+    with pytest.raises(UnsafePathError):
+        extract.link(tmp_path, "link", path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_long_names_that_a_system_takes(tmp_path):
+    write(tmp_path, "x" * 255)
+    write(tmp_path, "d/" * 99 + "x")
+
+
+def test_a_link_with_a_null_byte(tmp_path):
+    with pytest.raises(UnsafePathError):
+        extract.link(tmp_path, "link", "a\0b")

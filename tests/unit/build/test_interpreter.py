@@ -1,11 +1,13 @@
 """The pinned interpreter: unpacked once, found below its root, never outside it."""
 
 import io
+import os
 import tarfile
 
 import pytest
 
 from pih.build import interpreter
+from pih.build.progress import Dropped
 from pih.build.store import measure, open_store
 from pih.lock import Artifact
 from pih_runtime.errors import BuildError, FetchError
@@ -114,3 +116,22 @@ def test_a_damaged_package_is_not_unpacked(store, tmp_path):
 
 def test_a_step_sees_no_setting_of_the_user(tmp_path):
     assert set(interpreter.environment(tmp_path)) == {"HOME", "TMPDIR", "LC_ALL", "TZ", "SOURCE_DATE_EPOCH"}
+
+
+def test_a_damaged_one_is_unpacked_again(store, tmp_path):
+    artifact = added(store, tmp_path, GOOD)
+    root = interpreter.unpack([artifact], store)
+    path = root / "usr/bin/python3.11"
+    times = path.stat()
+    path.write_bytes(b"pythom")
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    events = []
+    assert interpreter.unpack([artifact], store, events.append) == root
+    assert path.read_bytes() == b"python"
+    assert events == [Dropped("the interpreter")]
+
+
+def test_an_empty_folder_in_its_place_is_replaced(store, tmp_path):
+    artifact = added(store, tmp_path, GOOD)
+    store.place("python", interpreter.key([artifact])).mkdir()
+    assert interpreter.command(interpreter.unpack([artifact], store))

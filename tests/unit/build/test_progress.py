@@ -5,7 +5,16 @@ import io
 import pytest
 
 from pih.build import progress
-from pih.build.progress import FetchAdvanced, FetchDone, FetchFailed, FetchStarted, StepDone, StepFailed, StepStarted
+from pih.build.progress import (
+    Dropped,
+    FetchAdvanced,
+    FetchDone,
+    FetchFailed,
+    FetchStarted,
+    StepDone,
+    StepFailed,
+    StepStarted,
+)
 
 EVENTS = [
     FetchStarted("zlib1g", 86_684),
@@ -18,6 +27,7 @@ EVENTS = [
     StepDone("plan", 1.25, cached=False),
     StepStarted("weights"),
     StepFailed("weights"),
+    Dropped("base"),
 ]
 
 
@@ -35,6 +45,7 @@ def test_plain_lines():
         "done     plan in 1.2 s",
         "pack     weights",
         "failed   weights",
+        "damaged  base in the store: removed, to be made again",
     ]
 
 

@@ -61,3 +61,20 @@ def test_other_packages_are_refused(text):
 def test_a_missing_qualifier_is_named():
     with pytest.raises(LockError, match="file_name"):
         purl.qualifier(purl.parse("pkg:pypi/a@1"), "file_name")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pkg:pypi/a%0A--index-url@1?file_name=a.whl",
+        "pkg:pypi/-r@1?file_name=a.whl",
+        "pkg:pypi/a@1%0A--index-url%20x?file_name=a.whl",
+        "pkg:npm/a@git+ssh://x/y",
+        "pkg:npm/a@-x",
+        "pkg:generic/file?path=a%00b",
+        "pkg:huggingface/o/r@1?file_name=a%0Ab",
+    ],
+)
+def test_what_would_be_more_than_a_name_to_a_client_is_refused(text):
+    with pytest.raises(LockError):
+        purl.parse(text)

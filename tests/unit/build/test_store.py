@@ -1,5 +1,6 @@
 """The content-addressed store: what enters is checked, what is killed is cleaned, many may work at once."""
 
+import errno
 import hashlib
 import os
 import signal
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from pih.build.store import default_root, open_store
 from pih_runtime.errors import BuildError, FetchError
+from tests.unit.build.test_tree import nest
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -152,3 +154,72 @@ def test_a_store_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(BuildError, match=r"file.*PIH_STORE|PIH_STORE"):
         open_store(tmp_path / "file")
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO])
+def test_troubles_of_the_disk_are_told_in_words_and_leave_nothing(store, number):
+    def work():
+        with store.workspace() as folder:
+            (folder / "half").write_text("x")
+            raise OSError(number, os.strerror(number), str(folder / "file"))
+
+    with pytest.raises(BuildError, match=os.strerror(number)) as failure:
+        work()
+    assert failure.value.where == str(store.root)
+    assert failure.value.fix
+    assert entries(store) == []
+
+
+def test_a_store_that_cannot_be_written_is_named(store, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(store.root / "tmp/x"))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(BuildError, match="Read-only") as failure, store.workspace():
+        pass
+    assert "PIH_STORE" in failure.value.fix
+    assert entries(store) == []
+
+
+def test_a_full_disk_is_not_a_fault_of_the_file_that_is_added(store, tmp_path):
+    source = tmp_path / "source"
+    source.write_bytes(bytes(1 << 20))
+    script = f"""
+import pathlib, resource
+from pih.build.store import open_store
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+open_store(pathlib.Path({str(store.root)!r})).add_file(pathlib.Path({str(source)!r}))
+"""
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'resolver'}:{ROOT / 'runtime'}"}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False)
+    assert f"BuildError: {store.root}: cannot work in the store: File too large" in done.stderr
+    assert entries(store) == []
+
+
+def test_other_errors_stay_what_they_are(store):
+    with pytest.raises(FileNotFoundError), store.workspace() as work:
+        (work / "nothing").read_bytes()
+
+
+def test_what_cannot_be_removed_of_others_does_not_hinder(store):
+    tmp = store.root / "tmp"
+    (tmp / "folder.lock").mkdir()
+    (tmp / "1-a.lock").touch()
+    (tmp / "1-a").write_text("a file where a folder should be")
+    (tmp / "1-b.lock").touch()
+    (tmp / "1-b").mkdir()
+    nest(tmp / "1-b", 1500)
+    with store.workspace():
+        pass
+    assert entries(store) == ["folder.lock"]
+
+
+def test_a_deep_workspace_goes_away(store):
+    with store.workspace() as work:
+        nest(work, 3000)
+    assert entries(store) == []
+
+
+def test_a_file_that_is_gone_is_an_error_of_the_store(store):
+    with pytest.raises(FetchError, match="no longer in the store"):
+        store.check("0" * 64, 1)

@@ -19,7 +19,7 @@ def digest(data):
 def tar(entries):
     """entries: (name, content | link target as ('->', target) | None for a folder), in order."""
     stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name, content in entries:
             info = tarfile.TarInfo(name)
             if content is None:

@@ -1,11 +1,16 @@
 """A bundle is unpacked whole, below its folder, or not at all."""
 
+import errno
+import os
+
 import pytest
 
+from pih.build import extract
+from pih.build.progress import Dropped
 from pih.build.store import open_store
 from pih.bundle import layout
 from pih.bundle.unpack import unpack
-from pih_runtime.errors import SealError
+from pih_runtime.errors import BuildError, SealError
 from tests.unit.bundle import layouts
 from tests.unit.bundle.layouts import GZIP, TAR, tar
 
@@ -77,3 +82,62 @@ def test_wrong_bytes_leave_nothing(tmp_path, store):
 def test_what_is_no_archive(tmp_path, store, archive):
     with pytest.raises(SealError):
         unpacked(tmp_path, store, archive)
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [("d/" * 1900 + "x", b"")],
+        [("/".join(["d" * 100] * 50), b"")],
+        [("x" * 256, b"")],
+        [("link", ("->", "x" * 5000))],
+        [("proc", b"a file")],
+        [("tmp", ("->", "elsewhere"))],
+        [("pih", b"a file")],
+        [("else", None), ("pih", ("->", "else"))],
+    ],
+)
+def test_names_and_places_that_cannot_be(tmp_path, store, entries):
+    with pytest.raises(SealError):
+        unpacked(tmp_path, store, tar(entries))
+    assert list((store.root / "roots").iterdir()) == []
+    assert list((store.root / "tmp").iterdir()) == []
+
+
+def test_a_damaged_root_is_unpacked_again(tmp_path, store):
+    root = unpacked(tmp_path, store, tar([("a", b"1")]))
+    (root / "a").write_bytes(b"2")
+    events = []
+    assert unpack(layout.read(tmp_path / "layout"), store, events.append) == root
+    assert (root / "a").read_bytes() == b"1"
+    assert events == [Dropped("the unpacked image")]
+
+
+def test_a_damaged_image_of_the_store_is_dropped_there(tmp_path, store):
+    key = "0" * 64
+    path = layouts.write(store.place("steps", key) / "output", [tar([("a", b"1" * 1000)])], types=[TAR])
+    image = layout.read(path)
+    blob = layout.blob_path(path, image.layers[0].digest)
+    blob.write_bytes(blob.read_bytes().replace(b"1", b"2"))
+    events = []
+    with pytest.raises(SealError, match="build the bundle again"):
+        unpack(image, store, events.append)
+    assert events == [Dropped("the image")]
+    assert list((store.root / "steps").iterdir()) == []
+
+
+def test_a_damaged_image_elsewhere_stays_where_it_is(tmp_path, store):
+    path = layouts.write(tmp_path / "mine/output", [tar([("../a", b"1")])])
+    with pytest.raises(SealError):
+        unpack(layout.read(path), store)
+    assert path.is_dir()
+
+
+def test_a_full_disk_is_no_fault_of_the_image(tmp_path, store, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(extract, "file", full)
+    with pytest.raises(BuildError, match="No space left"):
+        unpacked(tmp_path, store, tar([("a", b"1")]))
+    assert list((store.root / "tmp").iterdir()) == []
