@@ -26,6 +26,7 @@ COMMANDS = {
     "catalog": "plugins from outside, and whom to believe about them",
     "store": "look at and fill the artifact store",
     "weights": "pack weights that are delivered separately",
+    "plugin": "write a plugin, or check that one keeps its contract",
     "doctor": "say what this host can build and run",
 }
 

@@ -1,0 +1,139 @@
+"""Cases run on a started backend, and its logits and ids against the oracle's."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any, Protocol
+
+from pih.conformance.cases import Case, Untried
+from pih.conformance.drafts import LIMITS
+from pih.conformance.formats import Rows
+from pih.conformance.oracle import Oracle
+from pih_runtime.errors import PihError, described
+from pih_runtime.plan import Plan
+from pih_runtime.step import Step
+
+
+class WrongError(Exception):
+    """An answer that is not what the op's text says."""
+
+
+class UntriedError(Exception):
+    """There is nothing to try."""
+
+
+class Startable(Protocol):
+    """What can be started with a plan and weights."""
+
+    def start(self, plan: Plan, stored: dict[str, bytes]) -> Any:
+        """A backend."""
+
+
+def stored(case: Case) -> dict[str, bytes]:
+    """The case's weights as they lie in the packed file."""
+    return {name: made.data for name, made in case.draft.stored.items()}
+
+
+def compare(subject: Startable, case: Case | Untried) -> None:
+    """Every step's logits within the tolerance of the kernel's precision mode; its ids those of the logits."""
+    if isinstance(case, Untried):
+        raise UntriedError(case.why)
+    backend = subject.start(case.plan, stored(case))
+    oracle = Oracle(case.plan, {name: made.values for name, made in case.draft.stored.items()})
+    try:
+        for number, step in enumerate(case.steps):
+            ids = list(backend.wait(backend.submit(step)))
+            logits = [list(row) for row in backend.logits()]
+            wanted_ids, wanted = oracle.run(step)
+            _close(logits, wanted, case, number)
+            exact = case.name.startswith("sample")
+            for row, (token, right) in enumerate(zip(ids, wanted_ids, strict=True)):
+                if token != right and (exact or not _tie(wanted[row], token, right, case)):
+                    raise WrongError(f"step {number}, row {row}: sampled {token}, not {right}: {step.sampling[row]}")
+            oracle.follow(step, ids)
+    finally:
+        backend.stop()
+
+
+def _tie(row: list[float], token: int, right: int, case: Case) -> bool:
+    return abs(row[token] - row[right]) <= 2 * case.tolerance * max(map(abs, row))
+
+
+def _close(got: Rows, wanted: Rows, case: Case, number: int) -> None:
+    if [len(row) for row in got] != [len(row) for row in wanted]:
+        raise WrongError(f"step {number}: logits of {[len(row) for row in got]}, not {[len(row) for row in wanted]}")
+    for row, (mine, right) in enumerate(zip(got, wanted, strict=True)):
+        largest = max(map(abs, right))
+        for column, (a, b) in enumerate(zip(mine, right, strict=True)):
+            if not math.isfinite(a) or abs(a - b) > case.tolerance * largest + 1e-37:
+                raise WrongError(
+                    f"step {number}, row {row}, column {column}: {a!r}, not {b!r}; "
+                    f"the report's mode allows {case.tolerance:g} of the row's largest value"
+                )
+
+
+def alone(subject: Startable, tried: Iterable[Case | Untried]) -> None:
+    """A sequence gives the same bits alone as beside another."""
+    case = next((item for item in tried if isinstance(item, Case) and item.name.startswith("attention")), None)
+    if case is None:
+        raise UntriedError("no attention to try it with")
+    step = case.steps[0]
+    together = _once(subject, case, step)
+    singles = [row for part in _parts(step) for row in _once(subject, case, part)]
+    if sorted(together) != sorted(singles):
+        raise WrongError("a sequence's logits differ by what else is in its step")
+
+
+def _once(subject: Startable, case: Case, step: Step) -> list[bytes]:
+    backend = subject.start(case.plan, stored(case))
+    try:
+        backend.wait(backend.submit(step))
+        return [array("f", row).tobytes() for row in backend.logits()]
+    finally:
+        backend.stop()
+
+
+def _parts(step: Step) -> Iterable[Step]:
+    """Each sequence of a step as a step of its own."""
+    for index, (start, stop) in enumerate(pairwise(step.seq_start)):
+        rows = [row - start for row in step.rows if start <= row < stop]
+        pages = step.page_table[index * step.pages_per_seq : (index + 1) * step.pages_per_seq]
+        yield Step(
+            step.ids[start:stop], step.positions[start:stop], array("i", [0, stop - start]), pages, step.pages_per_seq,
+            step.slots[start:stop], array("i", rows), array("i", range(len(rows))), step.sampling[: len(rows)],
+        )  # fmt: skip
+
+
+def refuses(subject: Startable, case: Case | None) -> None:
+    """Steps past the plan's limits are errors, and the backend serves on."""
+    if case is None:
+        raise UntriedError("the report has no op that can be tried here")
+    backend, good = subject.start(case.plan, stored(case)), case.steps[0]
+    largest, many = array("i", [case.plan.vocab]), LIMITS.tokens + 1
+    spread = array("i", range(many))
+    bad = {
+        "an id past the vocabulary": replace(good, ids=largest + good.ids[1:]),
+        "a position past the context": replace(good, positions=array("i", [LIMITS.context]) + good.positions[1:]),
+        "more tokens than the limit": replace(
+            good, ids=array("i", [0] * many), positions=spread, slots=spread, seq_start=array("i", [0, many]),
+            page_table=good.page_table[: good.pages_per_seq],
+        ),
+        "a wanted row that is no token": replace(good, rows=array("i", [len(good.ids)]) + good.rows[1:]),
+        "a sampling slot past the limit": replace(good, row_slots=array("i", [LIMITS.seqs]) + good.row_slots[1:]),
+    }  # fmt: skip
+    try:
+        for what, step in bad.items():
+            try:
+                backend.wait(backend.submit(step))
+            except PihError:
+                continue
+            except Exception as problem:
+                raise WrongError(f"{what} ends in {described(problem)}, not in a WorkerError") from problem
+            raise WrongError(f"{what} is not refused")
+        backend.wait(backend.submit(good))
+    finally:
+        backend.stop()

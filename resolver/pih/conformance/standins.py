@@ -1,0 +1,204 @@
+"""Stand-ins for what a plugin requires: the least that keeps each contract, so that one plugin runs alone."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pih_runtime.contracts import Context, Piece, Reply, Request
+from pih_runtime.errors import WorkerError
+from pih_runtime.isa import ISA_FLAGS, cpu_flags
+from pih_runtime.plan import Plan
+from pih_runtime.step import Step
+
+
+class Host:
+    """platform.host: two threads of this machine."""
+
+    threads, memory_bytes = 2, 1 << 30
+
+    def __init__(self) -> None:
+        flags = cpu_flags(Path("/proc/cpuinfo").read_text())
+        self.isa = frozenset(name for name, needed in ISA_FLAGS.items() if needed <= flags)
+
+
+class Weights:
+    """storage.weights: bytes at 64-byte boundaries. fail_at: the so-manieth tensor cannot be had, 0 for none."""
+
+    def __init__(self, stored: Mapping[str, bytes], fail_at: int = 0) -> None:
+        self._stored = {name: aligned(data) for name, data in stored.items()}
+        self._left = fail_at
+
+    def tensor(self, name: str) -> memoryview:
+        """The bytes of one tensor."""
+        self._left -= 1
+        if self._left == 0:
+            raise WorkerError("made to fail: this tensor cannot be had")
+        return self._stored[name]
+
+
+class Backend:
+    """backend.device: the id after the last one is always sampled."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self._last: Step | None = None
+
+    def submit(self, step: Step) -> object:
+        """Nothing runs."""
+        self._last = step
+        return step
+
+    def wait(self, ticket: object) -> list[int]:
+        """For each wanted row the id after its own."""
+        assert isinstance(ticket, Step)
+        return [(max(ticket.ids[row], 0) + 1) % self.plan.vocab for row in ticket.rows]
+
+    def logits(self) -> list[memoryview[float]]:
+        """Zeros."""
+        rows = len(self._last.rows) if self._last else 0
+        return [memoryview(array("f", bytes(4 * self.plan.vocab))) for _ in range(rows)]
+
+
+class Pool:
+    """memory.pages: pages for one sequence after the other, none reused."""
+
+    page_size, pages_total = 16, 16
+
+    def pages_free(self) -> int:
+        """All of them."""
+        return self.pages_total
+
+    def begin(self, _key: int, _ids: Sequence[int]) -> int:
+        """Nothing is in the cache."""
+        return 0
+
+    def grow(self, _key: int, length: int) -> bool:
+        """As far as the pages reach."""
+        return length <= self.page_size * self.pages_total
+
+    def pages(self, _key: int) -> Sequence[int]:
+        """All of them."""
+        return range(self.pages_total)
+
+    def computed(self, _key: int, _ids: Sequence[int]) -> None:
+        """Nothing is kept."""
+
+    def end(self, _key: int) -> None:
+        """Nothing was taken."""
+
+
+class _Stream:
+    def push(self, token: int) -> str:
+        return chr(token % 26 + 97)
+
+    def flush(self) -> str:
+        return ""
+
+
+class Text:
+    """model.text: a letter is a token."""
+
+    stop_ids: frozenset[int] = frozenset()
+    defaults: Mapping[str, Any] = {"temperature": 0.0}
+
+    def encode(self, text: str, _most: int) -> list[int]:
+        """One id for each letter."""
+        return [ord(letter) % 26 for letter in text]
+
+    def stream(self) -> _Stream:
+        """The way back."""
+        return _Stream()
+
+    def chat(self, messages: Sequence[Mapping[str, Any]], _options: Mapping[str, Any], most: int) -> list[int]:
+        """All contents, one after the other."""
+        return self.encode("".join(str(message["content"]) for message in messages), most)
+
+
+class Engine:
+    """execution.engine: every answer is 'ok'."""
+
+    context = 64
+
+    def generate(self, _request: Request, deliver: Callable[[Piece], None]) -> Callable[[], None]:
+        """Answer at once."""
+        deliver(Piece("ok", 1, 0, "stop"))
+        return lambda: None
+
+    def metrics(self) -> Iterator[tuple[str, str, str, float]]:
+        """None."""
+        return iter(())
+
+    def drain(self) -> None:
+        """Nothing runs."""
+
+
+class Http:
+    """surface.http: keeps what is routed."""
+
+    def __init__(self) -> None:
+        self.pages: dict[str, Callable[[], Reply]] = {}
+
+    def route(self, path: str, answer: Callable[[], Reply]) -> None:
+        """Serve a page."""
+        self.pages[path] = answer
+
+
+def providers(plan: Plan, stored: Mapping[str, bytes], fail_at: int = 0) -> dict[str, Any]:
+    """A stand-in for each capability that is reached in the worker."""
+    return {
+        "platform.host": Host(),
+        "storage.weights": Weights(stored, fail_at),
+        "backend.device": Backend(plan),
+        "memory.pages": Pool(),
+        "model.text": Text(),
+        "execution.engine": Engine(),
+        "surface.http": Http(),
+    }
+
+
+def context(
+    root: Path,
+    isa: str,
+    requires: Sequence[str],
+    served: Mapping[str, Any],
+    broken: str = "",
+    log: list[str] | None = None,
+) -> Context:
+    """A worker's context. broken: the capability whose provider cannot be had."""
+
+    def provider(capability: str) -> Any:
+        if capability not in requires:
+            raise WorkerError(f"asks for {capability}, which its plugin.toml does not require")
+        if capability == broken:
+            raise WorkerError(f"made to fail: {capability} cannot be had")
+        if capability not in served:
+            raise WorkerError(f"asks for {capability}, which the build served")
+        return served[capability]
+
+    lock = {
+        "target": {"os": "linux", "arch": "x86_64", "isa": isa, "threads": 2, "memory_bytes": 1 << 30},
+        "service": {"host": "127.0.0.1", "port": 0, "model_name": "conformance"},
+        "budget": {"total": 1, "limit": 1 << 30},
+        "delivery": "embed",
+        "plan": {"sha256": "0" * 64, "calls": 0},
+        "fallbacks": [],
+    }
+    lines: list[str] = [] if log is None else log
+    return Context(root, {}, lock, "127.0.0.1:0", provider, lines.append, lambda: True, _failed)
+
+
+def _failed(problem: BaseException) -> None:
+    raise WorkerError("the plugin ended the worker") from problem
+
+
+def aligned(data: bytes) -> memoryview:
+    """A read-only copy that starts on 64 bytes."""
+    memory = bytearray(len(data) + 64)
+    import ctypes
+
+    start = -ctypes.addressof(ctypes.c_char.from_buffer(memory)) % 64
+    memory[start : start + len(data)] = data
+    return memoryview(memory).toreadonly()[start : start + len(data)]

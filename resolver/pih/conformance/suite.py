@@ -1,0 +1,198 @@
+"""The host's half of the suite: reads the manifest, compiles a pack where one is needed, and runs `probe`.
+
+A plugin's code runs in a process of its own, which may crash or hang without harm.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from pih import catalog, pins
+from pih.catalog import Manifest
+from pih.conformance import manifest as manifests
+from pih.conformance.cases import Case, cases
+from pih.conformance.standins import Host
+from pih.lock import Artifact
+from pih.structure import unstructure
+from pih.trust import content
+from pih_runtime.errors import BuildError, ResolutionError
+
+Bring = Callable[[Artifact], Path]
+SECONDS = 120.0  # for one check; none takes a tenth of it
+_RUNS_KERNELS = "backend/cpu"
+_PACK = "kernels/cpu"
+
+
+@attrs.frozen
+class Check:
+    """One finding. outcome: passed, failed, or skipped with the reason in `detail`."""
+
+    name: str
+    outcome: str
+    detail: str = ""
+
+
+def check(folder: Path, root: Path, bring: Bring, python: str = sys.executable) -> Iterator[Check]:
+    """Every check for the plugin in `folder`, as it is made.
+
+    root: the source tree. bring: gets an artifact, for the kernels' compiler. python: has the plugin's wheels.
+    """
+    own = folder.resolve().is_relative_to(root / "plugins")
+    try:
+        manifest = _read(folder, own=own)
+    except ResolutionError as problem:
+        yield Check("manifest", "failed", str(problem))
+        return
+    yield Check("manifest", "passed")
+    found = list(manifests.problems(manifest, folder, own=own))
+    sources = root / "kernels" / manifest.id.partition("/")[2] if own else folder / content.KERNELS
+    if manifest.kind == "kernels":
+        found += manifests.kernels(manifest, sources)
+    yield Check("package", "failed" if found else "passed", "\n".join(found))
+    if found:
+        return
+    if manifest.kind == "kernels":
+        driver = _read(root / "plugins" / _RUNS_KERNELS, own=True)
+        path = root / "plugins" / _RUNS_KERNELS
+        yield from _probed(driver, path, root, manifest.report, (manifest, sources), bring, python)
+    elif manifest.runtime is None:
+        yield Check("lifecycle", "skipped", "nothing of it runs in a worker")
+    elif "kernels.pack" in manifest.requires:
+        pack = _read(root / "plugins" / _PACK, own=True)
+        yield from _probed(manifest, folder, root, pack.report, (pack, root / _PACK), bring, python)
+    else:
+        yield from _probed(manifest, folder, root, manifest.report, None, bring, python)
+
+
+def _read(folder: Path, *, own: bool) -> Manifest:
+    if not own:
+        return content.of_folder(folder).manifest
+    path = folder / content.MANIFEST
+    return catalog.parse(path.read_bytes(), str(path))
+
+
+def _probed(
+    manifest: Manifest, folder: Path, root: Path, report: catalog.Report, pack: tuple[Manifest, Path] | None,
+    bring: Bring, python: str,
+) -> Iterator[Check]:  # fmt: skip
+    """Run the plugin's own process in a made-up bundle."""
+    assert manifest.runtime is not None
+    plain = unstructure(report)
+    isa = _isa(plain)
+    needed = manifest.kind in ("backend", "kernels")
+    if needed and not plain["kernel"]:
+        yield Check("report", "failed", "a backend without kernels.pack says in [[report.kernel]] what it runs")
+        return
+    if needed and not isa:
+        yield Check("op", "skipped", "this machine has none of the report's ISAs")
+        return
+    with tempfile.TemporaryDirectory(prefix="pih-conformance-") as name:
+        bundle = Path(name) / "pih"
+        (bundle / "kernels").mkdir(parents=True)
+        if pack is not None:
+            try:
+                _compile(pack, plain, isa, root, bring, bundle / "kernels" / "pack.so", Path(name) / "work")
+            except BuildError as problem:
+                yield Check("kernels compile", "failed", str(problem))
+                return
+            yield Check("kernels compile", "passed")
+        spec = Path(name) / "spec.json"
+        spec.write_text(
+            json.dumps(
+                {
+                    "path": [str(folder.resolve())],
+                    "entry": manifest.runtime.entry,
+                    "requires": [*manifest.requires],
+                    "kind": manifest.kind,
+                    "report": plain,
+                    "isa": isa or "x86-64-v3",
+                    "root": str(bundle),
+                    "host_bytes": manifest.runtime.host_bytes,
+                    "lifecycle": pack is None or pack[0].id == _PACK or manifest.id != _RUNS_KERNELS,
+                }
+            )
+        )
+        yield from _run([python, "-B", "-m", "pih.conformance.probe", str(spec)], root)
+
+
+def _isa(report: Mapping[str, Any]) -> str:
+    """The first ISA of the report that this machine has."""
+    here = Host().isa
+    return next((isa for entry in report["kernel"] for isa in reversed(entry["isa"]) if isa in here), "")
+
+
+def _compile(
+    pack: tuple[Manifest, Path], report: Mapping[str, Any], isa: str, root: Path, bring: Bring, output: Path, work: Path
+) -> None:
+    from pih_steps import kernels
+
+    ziglang = pins.load(root).find("wheel", "ziglang")
+    assert ziglang is not None, "the release pins its compiler"
+    bindings = {
+        symbol: binding
+        for case in cases(report, isa)
+        if isinstance(case, Case)
+        for symbol, binding in case.draft.bindings.items()
+    }
+    work.mkdir()
+    kernels.unpack_zig(bring(ziglang), work)
+    trees = {kernels.SHARED: root / kernels.SHARED, pack[0].id: pack[1]}
+    if pack[0].id != _PACK:
+        trees[_PACK] = root / _PACK
+    kernels.compile_pack(work, trees, kernels.source(isa, bindings.values()), isa, output)
+
+
+def _run(command: list[str], root: Path) -> Iterator[Check]:
+    environment = {"PYTHONPATH": f"{root / 'resolver'}:{root / 'runtime'}", "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+    with (
+        tempfile.TemporaryFile() as errors,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=environment) as process,
+    ):
+        assert process.stdout is not None
+        running, begun = "its start", time.monotonic()
+        try:
+            for line in _lines(process.stdout.fileno()):
+                answer = json.loads(line)
+                running = answer.get("begin", "")
+                if not running:
+                    yield Check(answer["check"], answer["outcome"], answer["detail"])
+            code = process.wait(SECONDS)
+        except (TimeoutError, subprocess.TimeoutExpired):
+            process.kill()
+            seconds = time.monotonic() - begun
+            yield Check(running or "end of the process", "failed", f"does not end (stopped after {seconds:.0f} s)")
+            return
+        finally:
+            process.kill()
+        if code != 0:
+            errors.seek(0)
+            why = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+            said = errors.read().decode(errors="replace").strip()[-500:]
+            yield Check(running or "end of the process", "failed", f"its process ended with {why}: {said}")
+
+
+def _lines(descriptor: int) -> Iterator[str]:
+    """Lines as they come; raises TimeoutError where the next one takes longer than SECONDS."""
+    rest = b""
+    while True:
+        ready, _, _ = select.select([descriptor], [], [], SECONDS)
+        if not ready:
+            raise TimeoutError
+        piece = os.read(descriptor, 1 << 16)
+        if not piece:
+            return
+        *whole, rest = (rest + piece).split(b"\n")
+        for line in whole:
+            yield line.decode()
