@@ -31,8 +31,7 @@ def choose(profile: Profile, catalog: Catalog, target: Target, previous: Lock | 
     )
     if isinstance(found, DeadEnd):
         chain = explain.chain(found.need, found.served)
-        refused = outside.refusal(found.need.plugin, found.need.capability, chain, catalog)
-        raise refused or explain.failure(found, catalog.plugins)
+        raise outside.failure(found, chain, catalog, explain.failure(found, catalog.plugins))
     if not start_order(found):
         raise explain.cycle(found)
     return found

@@ -19,6 +19,7 @@ from pih.build import purl
 from pih.catalog import Catalog, Manifest
 from pih.lock import Artifact, Step
 from pih.pins import Pins
+from pih.resolve.solve import DeadEnd
 from pih.structure import StructureError, dotted, structure
 from pih_runtime.errors import ResolutionError
 from pih_steps.plugins import PARAM, unpack
@@ -116,19 +117,24 @@ def places(
         yield find
 
 
-def refusal(wanted: str, capability: str, reason: str, catalog: Catalog) -> ResolutionError | None:
-    """The error that names the plugins which would have served and are not to be had; None where there is none.
+def failure(end: DeadEnd, chain: str, catalog: Catalog, own: ResolutionError) -> ResolutionError:
+    """The error of a search that found nothing, where plugins that would have served are not to be had.
 
-    wanted: the id that was asked for, '' for any that provides the capability.
+    chain: what leads to the need. own: the error without them, which stands where there are none.
     """
+    wanted, capability = end.need.plugin, end.need.capability
     fitting = [item for item in catalog.refused if (item.id == wanted if wanted else capability in item.provides)]
     if not fitting:
-        return None
-    causes = "".join(f",\n  and {item.id} {item.version} ({item.source}) is refused: {item.why}" for item in fitting)
+        return own
+    causes = [f"{item.id} {item.version} ({item.source}) is refused: {item.why}" for item in fitting]
     tables = "".join(dict.fromkeys(item.table for item in fitting))
+    fixes = ", or ".join(dict.fromkeys(item.fix for item in fitting))
+    if any(refusal.cause != "other" for refusal in end.refusals):
+        also = "".join(f"\n  Besides, {cause}." for cause in causes)
+        return ResolutionError(f"{own.what}{also}{tables}", where=own.where, fix=f"{own.fix}, or {fixes}")
+    because = "".join(f",\n  and {cause}" for cause in causes)
     return ResolutionError(
-        f"Because {reason}{causes}.\n  So {wanted or capability} cannot be chosen.{tables}",
-        fix=", or ".join(dict.fromkeys(item.fix for item in fitting)),
+        f"Because {chain}{because}.\n  So {wanted or capability} cannot be chosen.{tables}", fix=fixes
     )
 
 

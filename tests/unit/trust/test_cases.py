@@ -117,6 +117,18 @@ def test_nothing_from_outside_takes_a_place_unasked(tmp_path):
     assert {item.id for item in found.plugins if item.kind == "memory"} == {"memory/paged"}
 
 
+def test_a_refused_plugin_does_not_hide_why_another_is_out(tmp_path):
+    key = made.key(tmp_path)
+    made.vendor(tmp_path / "shelf", key, ("a", {"version": "0.1.0"}), ("b", {"version": "0.2.0", "pih": ">=9"}))
+    manifest = tmp_path / "shelf" / "a" / "plugin.toml"
+    manifest.write_text(manifest.read_text() + '\n[target]\narch = ["aarch64"]\n')
+    publish.sign_catalog(tmp_path / "shelf", "", key)
+    words = refusal(tmp_path, PATH.format("shelf"), made.believing(key))
+    assert "backend/npu 0.1.0 is out: " in words
+    assert "\n  Besides, backend/npu 0.2.0 (shelf) is refused: it was tested with PIH >=9" in words
+    assert ", or take backend/npu 0.1.0" in words
+
+
 def test_two_places_with_other_files_of_one_version(tmp_path):
     made.plugin(tmp_path / "a")
     made.plugin(tmp_path / "b")
@@ -242,3 +254,27 @@ def test_a_plugin_brings_pins_for_wheels_of_its_own(tmp_path):
     assert found["numpy"] == attrs.evolve(PINS.find("wheel", "numpy"), reasons=found["numpy"].reasons)
     (folder / "pins.json").write_text('{"schema": 1, "artifacts": [], "more": 1}')
     assert "pins.json of backend/npu 0.1.0: more: unknown key" in refusal(tmp_path, LOCAL.format("npu"))
+
+
+def test_a_signed_archive_is_a_plugin_like_its_folder(tmp_path):
+    key = made.key(tmp_path)
+    publish.sign_plugin(publish.pack(made.plugin(tmp_path / "npu"), tmp_path / "npu.tar"), key)
+    ring = made.believing(key)
+    (archived,) = made.catalog_of(tmp_path, PATH.format("npu.tar"), ring).origins.values()
+    publish.sign_plugin(tmp_path / "npu", key)
+    (folder,) = made.catalog_of(tmp_path, PATH.format("npu"), ring).origins.values()
+    assert (archived.sha256, archived.size, archived.trust) == (folder.sha256, folder.size, folder.trust)
+    assert archived.place == {"path": "npu.tar"}
+
+
+def test_a_folder_of_plugins_brings_each_of_them(tmp_path):
+    for name in ("a", "b"):
+        made.plugin(tmp_path / "mine" / name, text=made.MANIFEST.replace("backend/npu", f"backend/{name}"))
+    known = made.catalog_of(tmp_path, LOCAL.format("mine"))
+    assert {key: origin.place["path"] for key, origin in known.origins.items()} == {
+        ("backend/a", "0.1.0"): "mine/a",
+        ("backend/b", "0.1.0"): "mine/b",
+    }
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ResolutionError, match="empty holds no plugin"):
+        made.catalog_of(tmp_path, LOCAL.format("empty"))
