@@ -9,7 +9,7 @@ import click
 
 from pih.cli import _builders, _table, _workspace
 from pih.inspect import overview
-from pih.inspect.bundle import Contents, checkpoint, components, known
+from pih.inspect.bundle import Contents, checkpoint, components, known, origin
 from pih.inspect.opened import Opened, opened
 from pih.inspect.overview import Reasoned
 from pih_runtime.errors import UsageError
@@ -73,7 +73,7 @@ def _plugins(rows: tuple[Reasoned, ...]) -> list[str]:
     cells = []
     for row in rows:
         plugin = row.plugin
-        source = "" if plugin.source == "workspace" else f"{plugin.source}, {overview.trust(plugin)}"
+        source = origin(plugin)
         wider = [plugin.permissions.network] if plugin.permissions.network != "none" else []
         reaches = ", ".join([*wider, *plugin.permissions.devices, *plugin.permissions.paths])
         cells.append((plugin.id, plugin.version, source, reaches, row.reason))

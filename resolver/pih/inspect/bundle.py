@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from pih.bundle import layout as layouts
-from pih.lock import Lock
+from pih.lock import Lock, Plugin
 from pih_runtime.errors import LockError, SealError
 
 _FIX = "build the bundle again, or copy it again from where it came"
@@ -126,6 +126,14 @@ def checkpoint(lock: Lock) -> dict[str, Any]:
     if not isinstance(weights, dict) or not {"source"} <= weights.keys() or "plugin" not in lock.model:
         raise LockError("model: it names no plugin or no weights", fix="write the lock again: pih lock")
     return weights
+
+
+def origin(plugin: Plugin) -> str:
+    """Where a plugin from outside comes from and on whose word; '' for the source tree's own."""
+    if plugin.source == "workspace":
+        return ""
+    word = "unsigned, trusted by the profile" if plugin.trust == "local" else f"signed by {plugin.trust}"
+    return f"from {plugin.source}, {word}"
 
 
 def components(held: Contents, facts: dict[str, tuple[str, str]]) -> list[Component]:

@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 import attrs
 
 from pih.inspect import reasons
-from pih.inspect.bundle import Contents, File, checkpoint
+from pih.inspect.bundle import Contents, File, checkpoint, origin
 from pih.inspect.reasons import Chain
 from pih.lock import Artifact, Lock
 
@@ -73,9 +73,9 @@ def of_lock(lock: Lock) -> Graph:
     plugins = {plugin.id for plugin in lock.plugins}
     things: list[tuple[Thing, Iterable[Cause]]] = []
     for plugin in lock.plugins:
-        origin = "" if plugin.source == "workspace" else f", from {plugin.source} ({plugin.trust})"
+        about = ", ".join(filter(None, (plugin.version, origin(plugin))))
         carrier = ("artifact", plugin.artifact) if plugin.artifact else None
-        thing = Thing("plugin", plugin.id, f"{plugin.version}{origin}", component=carrier)
+        thing = Thing("plugin", plugin.id, about, component=carrier)
         things.append((thing, _of_plugin(lock, plugin.id)))
         for capability, version in plugin.provides.items():
             cause = Cause((f"{plugin.id} provides {capability} {version}",), ("plugin", plugin.id))

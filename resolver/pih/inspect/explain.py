@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 
 from pih.inspect import causes, overview, reasons, why
+from pih.inspect.bundle import origin
 from pih.inspect.overview import mib
 from pih.inspect.reasons import Chain
 from pih.lock import Binding, Lock
@@ -78,7 +79,7 @@ def explanation(lock: Lock, profile: Profile, root: Path) -> Explanation:
         return tuple(reasons.current(chain, profile) for chain in why.reasoned(graph, key)[0])
 
     choices = [
-        Choice(capability, version, plugin.id, plugin.version, overview.origin(plugin), chains(("plugin", plugin.id)))
+        Choice(capability, version, plugin.id, plugin.version, origin(plugin), chains(("plugin", plugin.id)))
         for plugin in lock.plugins
         for capability, version in plugin.provides.items()
     ]

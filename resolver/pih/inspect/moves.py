@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from pih.inspect import overview
+from pih.inspect.bundle import origin
 from pih.inspect.overview import mib
 from pih.lock import Artifact, Device, Lock, Plugin
 from pih.structure import unstructure
@@ -92,7 +93,7 @@ def _plugins(before: Lock | None, after: Lock, upgraded: frozenset[str]) -> Iter
             if changed or was.manifest != now.manifest:
                 yield Move(name, was.version, now.version, f"its plugin.toml has other {changed or 'constraints'}")
             if (was.source, was.trust) != (now.source, now.trust):
-                yield Move(name, was.trust, now.trust, overview.origin(now) or "the source tree's own")
+                yield Move(name, was.trust, now.trust, origin(now) or "the source tree's own")
 
 
 def _artifacts(before: Lock | None, after: Lock, upgraded: frozenset[str]) -> Iterator[Move]:
@@ -103,8 +104,16 @@ def _artifacts(before: Lock | None, after: Lock, upgraded: frozenset[str]) -> It
         if was is None or now is None:
             yield _come_or_gone(key[1], was, now)
         elif was.sha256 != now.sha256:
-            asked = key[1] in upgraded
-            yield Move(key[1], was.version, now.version, "asked for by --upgrade" if asked else now.reasons[0])
+            old_version, new_version = was.version, now.version
+            if old_version == new_version:
+                old_version, new_version = (f"{item.version}, sha256:{item.sha256[:12]}" for item in (was, now))
+            yield Move(key[1], old_version, new_version, _why_other(now, upgraded))
+
+
+def _why_other(artifact: Artifact, upgraded: frozenset[str]) -> str:
+    if artifact.name in upgraded:
+        return "asked for by --upgrade"
+    return "the plugin's files changed" if artifact.kind == "plugin" else artifact.reasons[0]
 
 
 def _come_or_gone(name: str, was: Plugin | Artifact | None, now: Plugin | Artifact | None) -> Move:

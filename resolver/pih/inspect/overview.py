@@ -30,16 +30,6 @@ def plugins(lock: Lock) -> tuple[Reasoned, ...]:
     return tuple(found)
 
 
-def trust(plugin: Plugin) -> str:
-    """On whose word a plugin from outside is there."""
-    return "unsigned, trusted by the profile" if plugin.trust == "local" else f"signed by {plugin.trust}"
-
-
-def origin(plugin: Plugin) -> str:
-    """Where a plugin from outside comes from and on whose word; '' for the source tree's own."""
-    return f"from {plugin.source}, {trust(plugin)}" if plugin.artifact else ""
-
-
 def target(lock: Lock) -> str:
     """`linux x86_64 x86-64-v3, 2 threads, 512.0 MiB`, and the accelerators where there are any."""
     wanted, device = lock.target, lock.target.device

@@ -141,5 +141,6 @@ def _near(graph: Graph, name: str) -> list[str]:
     known = [thing.name.rpartition("/")[2] if thing.kind == "file" else thing.name for thing in graph.things.values()]
     last = name.rpartition("/")[2]
     close = difflib.get_close_matches(name, known, n=3, cutoff=0.6) + difflib.get_close_matches(last, known, n=3)
+    parts = [word for word in known if last in word.split("/")]
     within = [word for word in known if last and last in word]
-    return list(dict.fromkeys([*close, *within]))[:3]
+    return list(dict.fromkeys([*parts, *close, *within]))[:3]

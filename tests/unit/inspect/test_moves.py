@@ -109,6 +109,14 @@ def test_an_artifact_of_another_version(upgraded, why):
     assert found["uvicorn"].why.endswith(why)
 
 
+def test_a_plugin_whose_files_changed_is_told_by_digest():
+    after = with_artifact("ziglang", kind="plugin", sha256="9" * 64)
+    before = with_artifact("ziglang", kind="plugin")
+    found = moved(after, before=before)["ziglang"]
+    assert found.after.endswith(", sha256:999999999999")
+    assert found.why == "the plugin's files changed"
+
+
 def test_other_kernels_and_another_plan():
     after = attrs.evolve(LOCK, bindings=LOCK.bindings[1:], plan=attrs.evolve(LOCK.plan, calls=1))
     found = moved(after)

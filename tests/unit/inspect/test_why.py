@@ -142,7 +142,13 @@ def test_an_ambiguous_name_lists_what_it_stands_for():
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant"), [("libstdc++.so.5", "libstdc++.so.6"), ("kernels/cup", "kernels/cpu"), ("uvicron", "uvicorn")]
+    ("typed", "meant"),
+    [
+        ("libstdc++.so.5", "libstdc++.so.6"),
+        ("kernels/cup", "kernels/cpu"),
+        ("uvicron", "uvicorn"),
+        ("paged", "memory/paged"),
+    ],
 )
 def test_an_unknown_name_is_answered_with_near_ones(typed, meant):
     assert why.answers(GRAPH, typed) == ()
@@ -155,7 +161,7 @@ def test_a_plugin_from_outside_says_who_vouches_for_it_and_what_carries_it():
     signed = {"source": "npu.pihp", "trust": "ed25519:abc", "artifact": "ziglang"}
     plugins = tuple(attrs.evolve(item, **signed) if item.id == "memory/paged" else item for item in LOCK.plugins)
     (answer,) = why.answers(causes.of_lock(attrs.evolve(LOCK, plugins=plugins)), "memory/paged")
-    assert answer.thing.about == "0.1.0, from npu.pihp (ed25519:abc)"
+    assert answer.thing.about == "0.1.0, from npu.pihp, signed by ed25519:abc"
     assert answer.component[0].name == "ziglang"
 
 
