@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from pih_runtime.errors import WorkerError
 from pih_runtime.plan import Plan
 from pih_runtime.step import Sampling, Step
 
@@ -36,6 +37,19 @@ class Context:
     log: Callable[[str], None]
     ready: Callable[[], bool]
     fail: Callable[[BaseException], None]
+
+    def counts(self, **otherwise: int) -> dict[str, int]:
+        """The settings of a plugin whose settings are all whole numbers from 1, with what holds where one is not said.
+
+        WorkerError for any other value or name, so that a wrong lock ends the start and not a request.
+        """
+        for name, value in self.settings.items():
+            if name not in otherwise:
+                known = ", ".join(otherwise)
+                raise WorkerError(f"unknown setting {name!r}", where="lock.json", fix=f"settings are: {known}")
+            if type(value) is not int or value < 1:
+                raise WorkerError(f"setting {name} must be a whole number from 1, not {value!r:.60}", where="lock.json")
+        return {**otherwise, **self.settings}
 
 
 class Host(Protocol):

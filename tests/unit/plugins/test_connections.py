@@ -42,7 +42,7 @@ def server(monkeypatch):
         monkeypatch.setattr(connections, name, SHORT)
     monkeypatch.setattr(connections, "MOST_CONNECTIONS", 3)
     monkeypatch.setattr(reading, "SECONDS", SHORT)
-    text = SimpleNamespace(stop_ids=frozenset(), defaults={}, encode=lambda text, most: [1])
+    text = SimpleNamespace(stop_ids=frozenset(), defaults={}, encode=lambda *_: [1])
     listener, failures = sockets.listen("127.0.0.1:0"), []
     service = Service("toy", "pih-x", Intake(1000), Endless(), text, ready=lambda: True)
     started = HttpServer(service, listener, failures.append)

@@ -18,7 +18,7 @@ from pih_backend_cpu.limits import check_step
 from pih_backend_cpu.memory import Region, allocate, buffer_address, release
 from pih_backend_cpu.pack import CSampling, CStep, Pack
 from pih_runtime.contracts import Weights
-from pih_runtime.errors import WorkerError
+from pih_runtime.errors import WorkerError, described
 from pih_runtime.plan import Plan
 from pih_runtime.step import Step
 
@@ -101,7 +101,7 @@ class CpuBackend:
             raise WorkerError("not a ticket of this backend")
         ticket.done.wait()
         if ticket.error is not None:
-            raise WorkerError("the step failed") from ticket.error
+            raise WorkerError(f"the step failed: {described(ticket.error)}") from ticket.error
         return ticket.ids
 
     def logits(self) -> list[memoryview[float]]:

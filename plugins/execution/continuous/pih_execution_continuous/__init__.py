@@ -12,6 +12,7 @@ QUEUE = 256  # requests waiting or running at once
 
 def start(context: Context) -> ContinuousEngine:
     """Check that every sequence of a step can decode, then start the engine's thread."""
+    settings = context.counts(queue=QUEUE)
     backend: Backend = context.provider("backend.device")
     limits = backend.plan.limits
     if limits.tokens < limits.seqs:
@@ -24,6 +25,6 @@ def start(context: Context) -> ContinuousEngine:
         backend=backend,
         pool=context.provider("memory.pages"),
         text=context.provider("model.text"),
-        queue=context.settings.get("queue", QUEUE),
+        queue=settings["queue"],
         fail=context.fail,
     )

@@ -14,12 +14,13 @@ BODY_BYTES = 4 << 20
 
 def start(context: Context) -> HttpServer:
     """Bind, then serve; requests are answered 503 until the worker is ready."""
+    settings = context.counts(body_bytes=BODY_BYTES)
     engine: Engine = context.provider("execution.engine")
     text: Text = context.provider("model.text")
     service = Service(
         model=context.lock["service"]["model_name"],
         fingerprint=f"pih-{context.lock['plan']['sha256'].removeprefix('sha256:')[:12]}",
-        intake=Intake(context.settings.get("body_bytes", BODY_BYTES)),
+        intake=Intake(settings["body_bytes"]),
         engine=engine,
         text=text,
         ready=context.ready,

@@ -1,7 +1,7 @@
 """Connections of bounded number, none of which a slow client can hold: each state of one has an end.
 
-A head has HEAD_SECONDS, an idle connection IDLE_SECONDS, a body its own limit where it is read. A body that was answered
-before its end, and an answer that its client does not take, are waited for no longer than these constants say.
+A head has HEAD_SECONDS, an idle connection IDLE_SECONDS, a body its own limit where it is read. A body that was
+answered before its end has LINGER_SECONDS, a client that does not take its answer STALL_SECONDS.
 """
 
 from __future__ import annotations
@@ -118,7 +118,11 @@ class Connection(H11Protocol):
 
 def _refusal() -> bytes:
     body = ApiError(503, f"{MOST_CONNECTIONS} connections are open; this worker takes no more").body()
-    head = (
-        "HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\ncontent-type: application/json\r\n"
+    lines = (
+        "HTTP/1.1 503 Service Unavailable",
+        "connection: close",
+        "retry-after: 1",
+        "content-type: application/json",
+        f"content-length: {len(body)}",
     )
-    return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
+    return "\r\n".join((*lines, "", "")).encode() + body
