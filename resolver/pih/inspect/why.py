@@ -118,10 +118,10 @@ def _named(graph: Graph, name: str) -> list[Thing]:
     ends = [thing for thing in files if thing.name.endswith(f"/{name}")]
     if ends:
         return _one(name, ends)
-    modules = [thing for thing in files if module_of(thing.name) == name]
+    modules = [thing for thing in files if name and module_of(thing.name) == name]
     if modules:
         return _one(name, modules)
-    digest = _DIGEST.fullmatch(name)
+    digest = _DIGEST.fullmatch(name.lower())
     begun = [thing for thing in things if digest and thing.digest.startswith(f"sha256:{digest[1]}")]
     return begun if len({thing.digest for thing in begun}) <= 1 else _one(name, begun)
 

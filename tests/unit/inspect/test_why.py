@@ -127,6 +127,17 @@ def test_one_digest_of_two_files_answers_for_both():
     assert len(why.answers(GRAPH, "sha256:bbbbbbbb")) == 2
 
 
+def test_a_digest_may_be_in_capitals():
+    artifact = LOCK.artifacts[0]
+    assert why.answers(GRAPH, artifact.sha256.upper())[0].thing.name == artifact.name
+
+
+@pytest.mark.parametrize("name", ["", "/", "sha256:", "aaaaa", "..", " ", "\n"])
+def test_what_is_no_name_is_unknown(name):
+    assert why.answers(GRAPH, name) == ()
+    assert why.unknown(GRAPH, name, "x").fix
+
+
 def test_a_prefix_of_two_digests_is_refused_with_both():
     with pytest.raises(UsageError) as refused:
         why.answers(GRAPH, "aaaaaa")
