@@ -1,7 +1,9 @@
 """The embedded builder with tiny steps: caching, failure, interruption, isolation."""
 
+import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +15,7 @@ import attrs
 import pytest
 
 from pih.build import check
-from pih.build.progress import StepDone, StepFailed, StepStarted
+from pih.build.progress import Dropped, StepDone, StepFailed, StepStarted
 from pih.lock import BuildGraph
 from pih_runtime.errors import BuildError, FetchError, LockError
 from tests.integration.build.tiny import GRAPH, INTERPRETER, REPOSITORY, SEED, a_step
@@ -184,6 +186,10 @@ def test_no_terminal_events_for_cached_steps(build, a_lock):
         ((a_step("a", artifacts=["nothing"]),), "nothing"),
         ((a_step("a", trees=["../outside"]),), "outside"),
         ((a_step("a", trees=["/etc"]),), "outside"),
+        *(
+            ((a_step("a", trees=[tree]),), "outside")
+            for tree in ("", ".", "./a", "a//b", "a/", "a\0b", "a\nb", "\ud800")
+        ),
     ],
 )
 def test_a_graph_that_does_not_hold_together_is_refused(build, a_lock, steps, message):
@@ -252,3 +258,106 @@ def test_check_names_the_step_that_is_not_pure_and_where_it_differs(build, a_loc
 def test_check_of_pure_steps_finds_nothing(build, a_lock, store):
     inputs = {step.id: step.steps for step in a_lock.build.steps}
     assert check.again(build(a_lock), store, inputs, lambda other: build(a_lock, into=other)) == []
+
+
+def damage(path):
+    """Other bytes of the same size and time: what a bad disk does."""
+    times = path.stat()
+    mode = times.st_mode
+    path.chmod(0o644)
+    path.write_bytes(bytes(byte ^ 1 for byte in path.read_bytes()))
+    path.chmod(mode)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def output_of(result, step):
+    return next(one.output for one in result.steps if one.id == step)
+
+
+def test_a_damaged_output_is_made_again_before_anything_reads_it(build, a_lock, project):
+    first = build(a_lock)
+    damage(output_of(first, "second"))
+    (project / "trees/a/one").write_text("changed")
+    events = []
+    result = build(a_lock, listener=events.append)
+    assert (result.output / "text").read_text() == "j|f|changed|s|two|86684"
+    assert ran(result) == ["first", "second", "join", "image"]
+    assert events.count(Dropped("second")) == 1
+
+
+def test_a_damaged_output_that_is_found_while_others_run_is_made_again(build, a_lock):
+    first = build(a_lock)
+    for step in ("join", "image"):
+        damage(output_of(first, step) if step == "join" else output_of(first, step) / "text")
+    output_of(first, "first").unlink()
+    result = build(a_lock)
+    assert (result.output / "text").read_text() == "j|f|one|s|two|86684"
+    assert ran(result) == ["first", "join", "image"]
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda entry: (entry / "output/text").write_text("edited"),
+        lambda entry: shutil.rmtree(entry / "output"),
+        lambda entry: (entry / "meta.json").unlink(),
+        lambda entry: (entry / "meta.json").write_text("{}"),
+        lambda entry: (entry / "meta.json").write_text("null"),
+        lambda entry: (entry / "meta.json").write_bytes((entry / "meta.json").read_bytes()[:20]),
+    ],
+)
+def test_a_damaged_image_is_made_again_and_then_stays(build, a_lock, edit):
+    entry = build(a_lock).output.parent
+    edit(entry)
+    events = []
+    result = build(a_lock, listener=events.append)
+    assert (result.output / "text").read_text() == "j|f|one|s|two|86684"
+    assert ran(result) == ["image"]
+    assert events.count(Dropped("image")) == 1
+    assert ran(build(a_lock)) == []
+
+
+def test_a_damaged_interpreter_is_unpacked_again(build, a_lock, store):
+    (library,) = (store.root / "python").glob("*/output/usr/bin/python3.11")
+    before = library.read_bytes()
+    library.unlink()  # a link to the file that other tests have
+    library.write_bytes(b"no program")
+    build(a_lock)
+    assert library.read_bytes() == before
+
+
+def test_a_disk_that_is_full_is_told_in_words(build, a_lock, store, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(store.root / "tmp/x"))
+
+    monkeypatch.setattr("shutil.copy", full)
+    with pytest.raises(BuildError, match="No space left") as failure:
+        build(a_lock)
+    assert failure.value.where == str(store.root)
+    assert list((store.root / "tmp").iterdir()) == []
+    assert list((store.root / "steps").iterdir()) == []
+
+
+HOSTILE = ["", ".", "..", "../../../ESCAPED/y", "a/b", "/a", "a\0b", "a\nb", "a" * 300, "\ud800", "A", "-a", "a b"]
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=ascii)
+@pytest.mark.parametrize("part", ["id", "run"])
+def test_names_that_are_paths_are_refused(build, a_lock, store, tmp_path, name, part):
+    with pytest.raises(LockError, match="cannot name") as failure:
+        build(with_steps(a_lock, attrs.evolve(GRAPH[0], **{part: name})), target=name)
+    assert failure.value.exit_code == 5
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["project", "store"]
+    assert list((store.root / "tmp").iterdir()) == []
+
+
+def test_a_program_that_is_not_there_is_refused(build, a_lock):
+    with pytest.raises(LockError, match="no program"):
+        build(with_steps(a_lock, a_step("a", "nothing")))
+
+
+def test_package_urls_are_looked_at_before_anything_runs(build, a_lock, store):
+    first = attrs.evolve(a_lock.artifacts[0], purls=("pkg:pypi/a%0A--index-url@1?file_name=a.whl",))
+    with pytest.raises(LockError):
+        build(attrs.evolve(a_lock, artifacts=(first, *a_lock.artifacts[1:])))
+    assert list((store.root / "steps").iterdir()) == []

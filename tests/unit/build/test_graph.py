@@ -2,12 +2,16 @@
 
 import os
 import shutil
+from types import SimpleNamespace
 
 import attrs
 import pytest
 
 from pih.build import graph
-from pih.lock import Step
+from pih.build import tree as disk
+from pih.lock import Artifact, Seed, Step
+from pih_runtime.errors import LockError
+from tests.unit.build.test_tree import nest
 
 STEP = Step("plan", "plan", {"a": 1}, ("model",), ("trees/a",), ("base",), ("numpy",))
 ARTIFACTS = {"model": "1" * 64, "numpy": "2" * 64, "other": "3" * 64}
@@ -110,3 +114,72 @@ def test_every_file_of_an_output_counts(tree):
     before = graph.output_digest(tree)
     (tree / "x.pyc").touch()
     assert graph.output_digest(tree) != before
+
+
+def a_lock(*artifacts, **changes):
+    """As much of a lock as is checked."""
+    build = {"interpreter": ("a",), "seed": Seed("a", "m", "0" * 64, 1), "steps": (attrs.evolve(STEP, **NO_INPUTS),)}
+    names = {"name": changes.pop("name", "chat")}
+    return SimpleNamespace(
+        profile=SimpleNamespace(**names),
+        artifacts=artifacts or (ARTIFACT,),
+        build=SimpleNamespace(**(build | changes)),
+    )
+
+
+NO_INPUTS = {"artifacts": (), "tools": (), "steps": ()}
+ARTIFACT = Artifact("a", "1", "deb", "0" * 64, 1, (), "MIT", ())
+
+
+def test_a_sound_lock():
+    graph.check(a_lock())
+    graph.check(a_lock(attrs.evolve(ARTIFACT, size=0)))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"sha256": "../../x"},
+        {"sha256": "A" * 64},
+        {"sha256": ""},
+        {"sha256": "0" * 64 + "\n"},
+        {"size": -1},
+        {"size": 1 << 60},
+        {"name": ""},
+        {"name": "a\0"},
+        {"name": "\x1b[2J"},
+    ],
+)
+def test_artifacts_that_cannot_be_are_refused(change):
+    with pytest.raises(LockError):
+        graph.check(a_lock(ARTIFACT, attrs.evolve(attrs.evolve(ARTIFACT, name="b"), **change)))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"interpreter": ()},
+        {"interpreter": ("b",)},
+        {"seed": Seed("b", "m", "0" * 64, 1)},
+        {"seed": Seed("a", "m", "x", 1)},
+        {"seed": Seed("a", "m", "0" * 64, -1)},
+        {"name": "../x"},
+        {"name": ""},
+        {"name": "a" * 200},
+    ],
+)
+def test_locks_that_cannot_be_are_refused(change):
+    with pytest.raises(LockError):
+        graph.check(a_lock(**change))
+
+
+def test_two_artifacts_of_one_name_are_refused():
+    with pytest.raises(LockError, match="two artifacts 'a'"):
+        graph.check(a_lock(ARTIFACT, attrs.evolve(ARTIFACT, sha256="1" * 64)))
+
+
+def test_deep_trees_have_digests(tree):
+    nest(tree, 1500)
+    assert graph.digest_of(tree) != graph.digest_of(tree / "folder")
+    assert graph.output_digest(tree) != graph.output_digest(tree / "folder")
+    disk.remove(tree / "d")  # pytest itself cannot

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -13,7 +16,9 @@ import pytest
 from pih_runtime.canonical import sealed
 from pih_runtime.errors import BuildError
 from pih_steps import __main__ as program
+from pih_steps import kernels, plugins
 from pih_steps import spec as specification
+from pih_steps.lower import files
 
 STEPS = Path(program.__file__).parent
 
@@ -100,3 +105,64 @@ def test_a_broken_tool_is_named(tmp_path):
     spec = specification.load(_write(tmp_path, tools=[str(tmp_path / "tool.whl")]))
     with pytest.raises(BuildError, match=r"tool\.whl: not a wheel"):
         program.run("app", spec)
+
+
+@pytest.mark.parametrize(
+    ("step", "params", "missing"),
+    [
+        ("app", {"packages": {"gone": "pih"}}, "tree 'gone'"),
+        ("archive", {}, "input from step 'image'"),
+        ("kernels", {"isa": "x86-64-v3", "bindings": []}, "artifact 'ziglang'"),
+        ("plan", {"kernels": "kernels/cpu", "isa": "x86-64-v3"}, "tree 'kernels/cpu'"),
+        ("weights", {}, "input from step 'plan'"),
+        ("wheels", {}, "input from step 'imports'"),
+        ("wheels", {"plugins": {"plugin/x": {"tree": ""}}}, "artifact 'plugin/x'"),
+    ],
+)
+def test_an_input_that_is_missing_is_named(tmp_path, step, params, missing):
+    trees = _sources(tmp_path)["trees"] if step == "app" else {}
+    with pytest.raises(BuildError, match=f"the step has no {missing}"):
+        program.run(step, specification.load(_write(tmp_path, params=params, trees=trees)))
+
+
+@pytest.mark.parametrize("inner", ["..", "../x", "a/../../x", "/etc"])
+def test_a_tree_of_a_plugin_stays_in_its_archive(tmp_path, inner):
+    with tarfile.open(tmp_path / "plugin.tar", "w"):
+        pass
+    artifacts = {"plugin/x": str(tmp_path / "plugin.tar")}
+    params = {"plugins": {"plugin/x": {"tree": inner}}}
+    with pytest.raises(BuildError, match="no path inside a plugin"):
+        program.run("wheels", specification.load(_write(tmp_path, params=params, artifacts=artifacts)))
+
+
+def _full(*_, **__):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/full/file")
+
+
+def test_a_full_disk_is_no_fault_of_a_file(tmp_path, monkeypatch, capsys):
+    wheel = tmp_path / "tool.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("module.py", "")
+    with tarfile.open(tmp_path / "plugin.tar", "w") as tar:
+        tar.addfile(tarfile.TarInfo("file"))
+    monkeypatch.setattr(zipfile.ZipFile, "extractall", _full)
+    for use in (program.unpack_tool, kernels.unpack_zig):
+        with pytest.raises(OSError, match="No space left"):
+            use(wheel, tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", _full)
+        with pytest.raises(OSError, match="No space left"):
+            plugins.unpack(tmp_path / "plugin.tar", tmp_path / "plugin")
+    with pytest.raises(OSError, match="No space left"), files.opened({"artifact": "a"}, {"a": wheel}, {}):
+        _full()
+    assert program.main(["app", str(_write(tmp_path, tools=[str(wheel)]))]) == 7
+    said = capsys.readouterr().err
+    assert "/full/file" in said
+    assert "No space left" in said
+    assert "not a wheel" not in said
+
+
+@pytest.mark.parametrize("path", ["..", "a/../../x", "/etc/passwd"])
+def test_a_file_of_a_tree_stays_in_it(tmp_path, path):
+    with pytest.raises(BuildError, match="leaves its tree"):
+        files.read({"tree": "a", "path": path}, {}, {"a": tmp_path})
