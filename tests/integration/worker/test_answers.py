@@ -135,6 +135,10 @@ MALFORMED = {
     "NaN": b'{"temperature": NaN}',
     "a number of many digits": b'{"seed": ' + b"9" * 5000 + b"}",
     "lone surrogate": b'{"model": "toy", "prompt": "\\ud800"}',
+    "lone surrogate as a key": b'{"model": "toy", "prompt": "a", "\\ud800": 1}',
+    "lone surrogate as the model": b'{"model": "\\udc00", "prompt": "a", "messages": []}',
+    "lone surrogate deep down": b'{"metadata": {"a": [{"\\ud800": 1}]}}',
+    "surrogate as bytes": b'{"model": "\xed\xa0\x80"}',
     "null": b"null",
 }
 
@@ -147,6 +151,12 @@ def test_a_malformed_body_is_a_clear_refusal(shared, body):
         error = got.json()["error"]
         assert error["type"] == "invalid_request_error"
         assert error["message"]
+
+
+def test_a_path_that_is_no_text_is_answered_too(shared):
+    assert shared.get("/v1/models/%ed%a0%80").status_code == 404
+    assert shared.get("/%ff%00").status_code == 404
+    assert not [line for line in shared.lines if "Traceback" in line]
 
 
 def test_refusals_by_status(shared):
