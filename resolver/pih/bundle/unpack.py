@@ -42,6 +42,11 @@ def unpack(image: layout.Layout, store: Store, listener: Listener = silent) -> P
         return made.publish(store, root.parent, "roots", key, name=_NAME, listener=listener, facts={}).path
 
 
+def forget(image: layout.Layout, store: Store, listener: Listener) -> None:
+    """Take an unpacked image away whose worker found other bytes than it should have."""
+    made.drop(store, "roots", image.digest.removeprefix("sha256:"), name=_NAME, listener=listener)
+
+
 @contextmanager
 def _own_entry_dropped(image: layout.Layout, store: Store, listener: Listener) -> Iterator[None]:
     """Where a layout in the store turns out to be damaged, its step is to run again."""

@@ -12,12 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pih.build import interpreter
+from pih.build import interpreter, progress
 from pih.build.store import Store
 from pih.bundle import run
 from pih.bundle.layout import Layout
 from pih.bundle.permissions import Grants
-from pih.bundle.unpack import unpack
+from pih.bundle.unpack import forget, unpack
+from pih_runtime.errors import SealError
 
 _USER = "65532"
 
@@ -27,23 +28,18 @@ def started(image: Layout, store: Store, listen: run.Listen, weights: Path | Non
     """The image's worker while the block runs. weights: the file where they are delivered apart."""
     run.check_host(image)
     grants = run.granted(image, listen)
-    root = unpack(image, store)
-    reason = bwrap_trouble()
-    if not reason:
-        with _root_to_mount_on(root, store, grants) as own:
-            worker = _under_bwrap(image, own, listen, weights, grants)
+    with progress.lines(sys.stderr) as listener:
+        root = unpack(image, store, listener)
+        reason = bwrap_trouble()
+        if reason:
+            sys.stderr.write(f"pih: without a sandbox: {reason}\n")
+        with _root_with(root, store, weights) if reason else _root_to_mount_on(root, store, grants) as own:
+            worker = _directly(image, own, listen) if reason else _under_bwrap(image, own, listen, weights, grants)
             try:
                 yield worker
             finally:
-                worker.stop()
-        return
-    sys.stderr.write(f"pih: without a sandbox: {reason}\n")
-    with _root_with(root, store, weights) as own:
-        worker = _directly(image, own, listen)
-        try:
-            yield worker
-        finally:
-            worker.stop()
+                if worker.stop() == SealError.exit_code:
+                    forget(image, store, listener)
 
 
 def bwrap_trouble() -> str:

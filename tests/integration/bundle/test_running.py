@@ -51,6 +51,8 @@ while True:
                 "weights": open(weights).read() if os.path.exists(weights) else None}
         if b"die" in request:
             os._exit(3)
+        if b"damaged" in request:
+            os._exit(8)
         data = json.dumps({"choices": [{"delta": {"content": json.dumps(seen)}}]})
         answer = "data: %s\\n\\ndata: [DONE]\\n\\n" % data
     else:
@@ -150,6 +152,16 @@ def test_a_worker_that_dies_is_noticed(image, store, private):
     with unpacked.started(image, store, private, None) as worker, pytest.raises(WorkerError, match="broke off"):
         ask(worker, "die")
     assert worker.process.returncode == 3
+
+
+@needs_bwrap
+def test_an_unpacked_image_whose_worker_finds_damage_is_unpacked_again(image, store, private, capfd):
+    root = unpack(image, store)
+    with unpacked.started(image, store, private, None) as worker, pytest.raises(WorkerError, match="broke off"):
+        ask(worker, "damaged")
+    assert "damaged  the unpacked image" in capfd.readouterr().err
+    assert not root.exists()
+    assert unpack(image, store) == root
 
 
 @needs_bwrap
