@@ -111,7 +111,7 @@ def _linear(entry: Entry) -> Made:
                     raise UnknownError(f"quantize to {form['name']}, which it asks for")
                 draft.call(fitting[0], (x, quantized), format=form["name"])
                 x = quantized
-            draft.call(entry, (x, draft.weight((n, k), entry), y), accumulate=accumulate)
+            draft.call(entry, (x, draft.weight((n, k), entry, edges=False), y), accumulate=accumulate)
             return y
 
         yield f"[{n},{k}]" + (" accumulate" if accumulate else ""), make
@@ -221,7 +221,7 @@ def _steps(vocab: int) -> Iterator[Step]:
     yield _step([(first, 0, a), ([5, 2, 6], 0, b)], [7, 4], (greedy, greedy))
     yield _step([([-2], 5, a), ([-1], 3, b)], [0, 1], (greedy, greedy))
     for start in (6, 12):
-        yield _step([([8, 9, 10, 11, 12, 13], start, a)], [5, 0, 3], (greedy,) * 3)
+        yield _step([([0, 1, 2, 11, 12, 13], start, a)], [5, 0, 1, 2], (greedy,) * 4)
     yield _step([([-1, 3], 18, a), ([vocab - 1], 4, b)], [2, 1], (greedy, greedy))
 
 

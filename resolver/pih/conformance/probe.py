@@ -17,14 +17,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pih.conformance import ops, standins
+from pih.conformance import bundles, ops, standins
 from pih.conformance.cases import Case, cases
 from pih.conformance.drafts import LIMITS
+from pih_runtime import contracts
 from pih_runtime import plan as plans
 from pih_runtime.errors import PihError, described
 from pih_runtime.plan import Cache, Plan, Weight
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
+_PROTOCOLS: dict[str, type] = {
+    "platform.host": contracts.Host,
+    "storage.weights": contracts.Weights,
+    "backend.device": contracts.Backend,
+    "memory.pages": contracts.Pool,
+    "model.text": contracts.Text,
+    "execution.engine": contracts.Engine,
+    "surface.http": contracts.Http,
+}
 _ROUNDS = 3
 _CACHE_BYTES = 64 << 20  # large, and never touched: what is not given back shows
 
@@ -42,6 +52,7 @@ class Subject:
     """What is tried. report: of the pack it runs, its own or that of PIH. root: a bundle's /pih to write."""
 
     entry: str
+    provides: tuple[str, ...]
     requires: tuple[str, ...]
     kind: str
     report: Mapping[str, Any]
@@ -51,7 +62,7 @@ class Subject:
 
     def start(self, plan: Plan, stored: Mapping[str, bytes], *, broken: str = "", fail_at: int = 0) -> Any:
         """Call the entry in a bundle with this plan."""
-        (self.root / "plan.json").write_text(plans.to_json(plan))
+        bundles.write(self.root, plan, stored)
         module, _, name = self.entry.partition(":")
         served = standins.providers(plan, stored, fail_at)
         function = getattr(importlib.import_module(module), name)
@@ -62,9 +73,15 @@ def main(spec: Mapping[str, Any]) -> None:
     """Every check that needs the plugin's code, in order; a line before and after each."""
     sys.path[:0] = spec["path"]
     subject = Subject(
-        spec["entry"], tuple(spec["requires"]), spec["kind"], spec["report"], spec["isa"], Path(spec["root"]),
-        spec["host_bytes"],
-    )  # fmt: skip
+        entry=spec["entry"],
+        provides=tuple(spec["provides"]),
+        requires=tuple(spec["requires"]),
+        kind=spec["kind"],
+        report=spec["report"],
+        isa=spec["isa"],
+        root=Path(spec["root"]),
+        host_bytes=spec["host_bytes"],
+    )
     answers, sys.stdout = os.fdopen(os.dup(1), "w"), sys.stderr
 
     def check(name: str, action: Callable[[], None]) -> None:
@@ -91,6 +108,7 @@ def _checks(subject: Subject, lifecycle: bool) -> list[tuple[str, Callable[[], N
     if lifecycle:
         found += [
             ("lifecycle: start and stop", lambda: _rounds(subject, plan, stored)),
+            ("contract: what it provides", lambda: _contracts(subject, plan, stored)),
             ("lifecycle: stop twice", lambda: _stopped_twice(subject, plan, stored)),
             ("lifecycle: two at once", lambda: _two(subject, plan, stored)),
         ]
@@ -132,6 +150,33 @@ def _rounds(subject: Subject, plan: Plan, stored: Mapping[str, bytes]) -> None:
     _nothing_left(threads, files, "after stop")
 
 
+def _contracts(subject: Subject, plan: Plan, stored: Mapping[str, bytes]) -> None:
+    """Every method and value of the protocols of what it provides."""
+    provider = subject.start(plan, stored)
+    try:
+        for capability in subject.provides:
+            protocol = _PROTOCOLS.get(capability)
+            names = [*vars(protocol), *getattr(protocol, "__annotations__", {})] if protocol else []
+            lacking = [name for name in names if not name.startswith("_") and not hasattr(provider, name)]
+            if lacking:
+                raise BrokenError(f"{capability}: its provider has no {', '.join(dict.fromkeys(lacking))}")
+        if "storage.weights" in subject.provides:
+            _served(provider, stored)
+    finally:
+        _stop(provider)
+
+
+def _served(provider: Any, stored: Mapping[str, bytes]) -> None:
+    for name, data in stored.items():
+        if bytes(provider.tensor(name)) != data:
+            raise BrokenError(f"storage.weights: tensor {name} has other bytes than the file")
+    try:
+        provider.tensor("no such tensor")
+    except PihError:
+        return
+    raise BrokenError("storage.weights: a tensor that is not there is no error")
+
+
 def _stopped_twice(subject: Subject, plan: Plan, stored: Mapping[str, bytes]) -> None:
     provider = subject.start(plan, stored)
     _stop(provider)
@@ -158,7 +203,7 @@ def _fails(subject: Subject, plan: Plan, stored: Mapping[str, bytes], *, broken:
             raise BrokenError(f"start ends with {described(problem)}: raise a WorkerError, or let it pass") from problem
         _stop(provider)
         if broken:
-            raise SkippedError(f"it starts without {broken}; is that requirement needed?")
+            raise SkippedError(f"it starts without {broken}, which it may require for the order of starting alone")
         raise BrokenError("start does not notice")
     _nothing_left(threads, files, "after a failed start")
 

@@ -114,6 +114,7 @@ def _probed(
                 {
                     "path": [str(folder.resolve())],
                     "entry": manifest.runtime.entry,
+                    "provides": [*manifest.provides],
                     "requires": [*manifest.requires],
                     "kind": manifest.kind,
                     "report": plain,
@@ -149,8 +150,6 @@ def _compile(
     work.mkdir()
     kernels.unpack_zig(bring(ziglang), work)
     trees = {kernels.SHARED: root / kernels.SHARED, pack[0].id: pack[1]}
-    if pack[0].id != _PACK:
-        trees[_PACK] = root / _PACK
     kernels.compile_pack(work, trees, kernels.source(isa, bindings.values()), isa, output)
 
 

@@ -1,0 +1,219 @@
+# ruff: noqa: E501 - what is broken reads best in one line
+"""The suite passes what keeps its contract, and fails each sort of plugin that does not."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from pih.conformance import new, suite
+from tests.support.artifacts import artifact
+from tests.support.program import ROOT, pih
+
+PACKAGE = "pih_backend_made"
+START = "    backend = Backend("
+# What is broken: (file, what it says, what it says then), and the check that must fail.
+BROKEN = {
+    "another core": ("plugin.toml", 'pih = ">=', 'pih = ">9.', "package"),
+    "another ABI": ("plugin.toml", "abi = 1\nsummary", "abi = 2\nsummary", "package"),
+    "unknown op in the report": ("plugin.toml", 'op = "silu_mul"', 'op = "silu"', "manifest"),
+    "unknown key": ("plugin.toml", "summary =", "sumary =", "manifest"),
+    "no entry": ("plugin.toml", f'"{PACKAGE}:start"', f'"{PACKAGE}:begin"', "package"),
+    "no memory of its own": ("plugin.toml", "host_bytes = 8000000", "host_bytes = 0", "package"),
+    "a wheel that is not named": ("ops.py", "import math\n", "import math\n\nimport numpy\n", "package"),
+    "another plugin's code": ("ops.py", "import math\n", "import math\n\nimport pih_backend_cpu\n", "package"),
+    "not Python": ("batch.py", "@dataclass", "@@dataclass", "package"),
+    "asks for what it does not require": (
+        "__init__.py", START, f'    context.provider("memory.pages")\n{START}', "lifecycle: start and stop"
+    ),
+    "a thread is left": (
+        "__init__.py", START, f"    import threading, time\n    threading.Thread(target=lambda: time.sleep(60), daemon=True).start()\n{START}",
+        "lifecycle: start and stop",
+    ),
+    "a file is left": ("__init__.py", START, f"    global F\n    F = [*globals().get('F', []), open('/dev/null')]\n{START}", "lifecycle: start and stop"),
+    "a thread is left by a failed start": (
+        "backend.py", "        self.plan = plan\n",
+        "        self.plan = plan\n        import threading\n        self.end = threading.Event()\n        threading.Thread(target=self.end.wait, daemon=True).start()\n",
+        "lifecycle: tensor 1 cannot be had",
+    ),
+    "a second stop fails": ("backend.py", "        self._weights.clear()\n", "        del self._weights\n", "lifecycle: stop twice"),
+    "one at a time": (
+        "__init__.py", START, f"    global BUSY\n    if globals().get('BUSY'):\n        raise WorkerError('busy')\n    BUSY = True\n{START}",
+        "lifecycle: two at once",
+    ),
+    "a failure swallowed": (
+        "backend.py", "weights.tensor(weight.name))", "_given(weights, weight))", "lifecycle: tensor 1 cannot be had"
+    ),
+    "a failure renamed": ("__init__.py", '    context.provider("platform.host")', '    try:\n        context.provider("platform.host")\n    except WorkerError:\n        raise KeyError("host") from None', "lifecycle: platform.host cannot be had"),
+    "a damaged plan": ("__init__.py", "except OSError as problem", "except (OSError, WorkerError) as problem", "lifecycle: a damaged plan"),
+    "a method lacks": ("backend.py", "def logits(", "def scores(", "contract: what it provides"),
+    "memory is kept": (
+        "backend.py", "        self._sampled = [-1]", "        KEPT.append(self._caches.copy())\n        self._sampled = [-1]",
+        "memory: what is taken is what the plan asks for",
+    ),
+    "more memory than it says": (
+        "backend.py", "        self._sampled = [-1]", "        self.more = b'x' * (200 << 20)\n        self._sampled = [-1]",
+        "memory: what is taken is what the plan asks for",
+    ),
+    "limits not checked": ("batch.py", '_within("positions", step.positions, 0, limits.context)', "", "limits: a bad step is an error"),
+    "the largest row lost": ("ops.py", "row[:] = table[token]", "row[:] = table[min(token, 18)]", "op: embed f32 [20,20]"),
+    "eps forgotten": ("ops.py", ' + attrs["eps"])', " + 1e-30)", "op: rms_norm f32 20 columns, 1 groups"),
+    "one group for all": ("ops.py", "range(0, len(source), size)", "range(0, size, size)", "op: rms_norm f32 64 columns, 4 groups"),
+    "accumulate ignored": ("ops.py", 'if attrs["accumulate"]', "if not attrs", "op: linear f32 [32,96] accumulate"),
+    "less precise than it says": (
+        "ops.py", "sum(map(mul, own, row)) for row in weight", "round(sum(map(mul, own, row)), 2) for row in weight",
+        "op: linear f32 [48,32]",
+    ),
+    "pairs swapped": ("ops.py", '== "half"', '!= "half"', "op: rope 64 columns, heads of 16, half"),
+    "angles of another position": ("ops.py", "position * frequency", "(position + 1) * frequency", "op: rope_table f32 32 columns"),
+    "the first layer's cache": ("memory.py", "(self.layer * 2 + side)", "(0 * 2 + 0)", "op: attention 2 heads, 1 kv heads of 16, cache f32"),
+    "bf16 cut, not rounded": ("memory.py", "bit + 0x7FFF + (bit >> 16 & 1) >> 16", "bit >> 16", "op: kv_write 4 heads, 2 kv heads of 16, cache bf16"),
+    "sees the future": ("ops.py", "range(step.positions[token] + 1)]", "range(step.positions[stop - 1] + 1)]", "op: attention 2 heads, 1 kv heads of 16, cache f32"),
+    "overflow": ("ops.py", " if value > -700 else 0.0", "", "op: silu_mul 20 columns"),
+    "rows in order": ("ops.py", "target[:] = x[row]", "target[:] = x[0]", "op: gather 20 columns"),
+    "seed ignored": ("ops.py", "uniform(how.seed, position)", "uniform(0, position)", "op: sample 32 logits"),
+    "min_p ignored": ("ops.py", "if weight >= how.min_p * weights[0]", "", "op: sample 96 logits"),
+    "company counts": ("ops.py", 'attrs["scale"] * sum', 'attrs["scale"] * (1 + 1e-6 * len(q)) * sum', "op: rows do not depend on their company"),
+    "a crash": ("ops.py", "        row[:] = table[token]", "        import os\n        os.abort()", "limits: a bad step is an error"),
+    "a report of what it cannot do": ("ops.py", '    "silu_mul": silu_mul,\n', "", "op: silu_mul 20 columns"),
+}  # fmt: skip
+EXTRA = {
+    "a failure swallowed": "\n\ndef _given(weights, weight):\n    try:\n        return weights.tensor(weight.name)\n"
+    "    except Exception:\n        return memoryview(bytes(weight.nbytes))\n",
+    "memory is kept": "\n\nKEPT = []\n",
+}
+
+
+def nothing(_artifact):
+    raise AssertionError("no compiler is needed")
+
+
+@pytest.fixture
+def made(tmp_path):
+    new.write("backend", "made", tmp_path / "made")
+    return tmp_path / "made"
+
+
+def outcomes(folder, bring=nothing):
+    return {check.name: check for check in suite.check(folder, ROOT, bring)}
+
+
+def test_a_new_plugin_passes(made):
+    found = outcomes(made)
+    assert {check.outcome for check in found.values()} == {"passed"}, found
+    assert len(found) > 40
+
+
+@pytest.mark.parametrize("sort", BROKEN)
+def test_a_broken_plugin_fails(made, sort):
+    file, old, text, failing = BROKEN[sort]
+    path = made / file if file == "plugin.toml" else made / PACKAGE / file
+    before = path.read_text()
+    assert old in before
+    path.write_text(before.replace(old, text) + EXTRA.get(sort, ""))
+    found = outcomes(made)
+    assert failing in found, found.keys()
+    assert found[failing].outcome == "failed"
+    assert found[failing].detail
+
+
+def test_a_plugin_that_hangs_fails(made, monkeypatch):
+    monkeypatch.setattr(suite, "SECONDS", 1.0)
+    path = made / PACKAGE / "__init__.py"
+    path.write_text(path.read_text().replace(START, f"    while True:\n        pass\n{START}"))
+    found = outcomes(made)
+    assert "does not end" in found["lifecycle: start and stop"].detail
+
+
+def bring(_artifact):
+    return artifact("wheel", "ziglang")
+
+
+@pytest.mark.parametrize("plugin", ["kernels/cpu", "backend/cpu"])
+def test_pih_s_own_pack_and_backend_pass(plugin):
+    found = outcomes(ROOT / "plugins" / plugin, bring)
+    failed = [check for check in found.values() if check.outcome != "passed"]
+    assert not failed
+    assert len(found) > 80
+
+
+def pack(folder, text=lambda text: text):
+    """PIH's own kernels as a pack from outside, with one source changed."""
+    import shutil
+
+    shutil.copytree(ROOT / "kernels/cpu", folder / "kernels")
+    manifest = (ROOT / "plugins/kernels/cpu/plugin.toml").read_text().replace('"kernels/cpu"', '"kernels/made"', 1)
+    tested = '\n[[tested]]\nversion = "0.1.0"\npih = ">=0.1,<0.2"\nabi = 1\n'
+    (folder / "plugin.toml").write_text(manifest + tested)
+    path = folder / "kernels" / "rms_norm.h"
+    before = path.read_text()
+    path.write_text(text(before))
+    return folder
+
+
+def test_a_kernel_that_is_wrong_fails_alone(tmp_path):
+    found = outcomes(pack(tmp_path / "pack", lambda text: text.replace("/ D + from_bits(EPS)", "/ D")), bring)
+    failed = {check.name for check in found.values() if check.outcome == "failed"}
+    assert failed
+    assert all(name.startswith("op: rms_norm f32 ") and "reference" not in name for name in failed), failed
+
+
+def test_kernels_that_do_not_compile_fail(tmp_path):
+    found = outcomes(
+        pack(tmp_path / "pack", lambda text: text.replace("template <int D>", "tmplate <int D>", 1)), bring
+    )
+    assert found["kernels compile"].outcome == "failed"
+    assert "rms_norm.h" in found["kernels compile"].detail
+
+
+@pytest.mark.parametrize(
+    "plugin", ["execution/continuous", "health/probe", "memory/paged", "model/llama", "model/qwen3", "model/text",
+               "platform/linux", "storage/safetensors", "surface/openai", "backend/torch"]
+)  # fmt: skip
+def test_pih_s_other_plugins_pass(plugin):
+    found = outcomes(ROOT / "plugins" / plugin)
+    assert [check for check in found.values() if check.outcome == "failed"] == []
+
+
+def test_the_command_writes_and_checks(tmp_path):
+    folder = tmp_path / "my-npu"
+    pih("plugin", "new", "--kind", "backend", "my-npu", "--output", folder)
+    assert "checks passed, 0 skipped" in pih("plugin", "check", folder).stdout
+    again = pih("plugin", "new", "--kind", "backend", "my-npu", "--output", folder, check=False)
+    assert (again.returncode, "exists already" in again.stderr) == (2, True)
+    named = pih("plugin", "new", "--kind", "backend", "My_NPU", "--output", tmp_path / "other", check=False)
+    assert named.returncode == 2
+    (folder / "plugin.toml").write_text("id = 3\n")
+    refused = pih("plugin", "check", folder, "--json", check=False)
+    assert refused.returncode == 4
+    assert json.loads(refused.stdout)[0]["outcome"] == "failed"
+
+
+def test_the_suite_runs_in_pytest(made, tmp_path):
+    def run():
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "pih.conformance.pytest_plugin",
+            "--pih-plugin",
+            str(made),
+        ]
+        command += ["--basetemp", str(tmp_path / "base"), "-p", "no:cacheprovider"]
+        (tmp_path / "empty").mkdir(exist_ok=True)
+        paths = f"{ROOT}/resolver:{ROOT}/runtime"
+        environment = {"PYTHONPATH": paths, "PIH_STORE": str(tmp_path / "store"), "PATH": "/usr/bin:/bin", "HOME": "/"}
+        return subprocess.run(
+            command, cwd=tmp_path / "empty", env=environment, capture_output=True, text=True, check=False
+        )
+
+    passed = run()
+    assert passed.returncode == 0, passed.stdout + passed.stderr
+    path = made / PACKAGE / "ops.py"
+    path.write_text(path.read_text().replace(' + attrs["eps"])', " + 1e-30)"))
+    failed = run()
+    assert failed.returncode == 1
+    assert "the report's mode allows" in failed.stdout
