@@ -20,7 +20,7 @@ from pih.origin import Origin, Refused
 from pih.sizes import MEMORY
 from pih.structure import Path as Keys
 from pih.structure import RefusedError, StructureError, choice_problem, dotted, show, structure, unstructure
-from pih.toml_lines import key_lines, line_of
+from pih.toml_lines import key_lines, line_of, too_deep
 from pih_runtime.contracts import ABI
 from pih_runtime.errors import ResolutionError
 from pih_runtime.ops import OPS
@@ -45,6 +45,7 @@ _MAX_BYTES = 1 << 20
 _ID = r"[a-z]+/[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?"
 _ENTRY = r"[a-z_][a-z0-9_]*:[a-z_][a-z0-9_]*"
 _PACKAGE = r"[a-z_][a-z0-9_]*"
+_MOST = 1 << 20  # bytes of a plugin.toml
 _SETS = {"target": ("os", "arch", "isa", "sm"), "runtime": ("wheels",), "permissions": ("devices", "paths")}
 
 
@@ -249,8 +250,12 @@ def parse(raw: bytes, where: str) -> Manifest:
     """A plugin.toml, checked; raises ResolutionError naming the line. Whether its ABI fits is the caller's question."""
     if len(raw) > _MAX_BYTES:
         raise ResolutionError(f"{len(raw)} bytes is too large for a plugin.toml", where=where, fix="remove the plugin")
+    if len(raw) > _MOST:
+        raise ResolutionError(f"more than {_MOST} bytes are too many", where=where, fix="remove the plugin")
     try:
         text = raw.decode()
+        if too_deep(text):
+            raise RecursionError("nested too deeply")
         data = tomllib.loads(text)
     except (ValueError, RecursionError) as problem:
         raise ResolutionError(

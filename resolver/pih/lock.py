@@ -20,6 +20,7 @@ from pih_runtime import canonical
 from pih_runtime.errors import LockError
 
 SCHEMA = 1
+_MOST = 1 << 26  # bytes; a lock of ten thousand artifacts has a tenth of it
 PIH = VERSION
 
 
@@ -265,6 +266,8 @@ def to_json(lock: Lock) -> str:
 def from_json(text: str | bytes, where: str) -> Lock:
     """Parse and check; raises LockError (exit 5) where it is not a lock of this schema, as `to_json` wrote it."""
     fix = "write the lock again: pih lock"
+    if len(text) > _MOST:
+        raise LockError(f"more than {_MOST} bytes are too many for a lock", where=where, fix=fix)
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as problem:
@@ -290,7 +293,8 @@ def _reason(problem: Exception) -> str:
 def read(path: Path) -> Lock:
     """Read and check a lock."""
     try:
-        raw = path.read_bytes()
+        with path.open("rb") as reader:
+            raw = reader.read(_MOST + 1)
     except OSError as problem:
         raise LockError(
             f"cannot read the lock: {problem.strerror}", where=str(path), fix="write it: pih lock"

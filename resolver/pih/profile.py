@@ -16,7 +16,7 @@ import attrs
 from pih.profile_schema import Intent, check_together
 from pih.structure import Path as Keys
 from pih.structure import RefusedError, StructureError, dotted, show, structure, unstructure
-from pih.toml_lines import key_lines, line_of
+from pih.toml_lines import key_lines, line_of, too_deep
 from pih_runtime.errors import ProfileError
 
 _MAX_BYTES = 1 << 20
@@ -79,6 +79,8 @@ def parse(raw: bytes, path: Path) -> Profile:
         line = raw.count(b"\n", 0, problem.start) + 1
         raise ProfileError("not UTF-8", where=f"{path}:{line}", fix="save the file as UTF-8") from problem
     try:
+        if too_deep(text):
+            raise RecursionError
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:
         found = re.search(r"\(at line (\d+), column \d+\)", str(problem))

@@ -25,6 +25,7 @@ from cattrs.errors import (
 T = TypeVar("T")
 Path = tuple[str | int, ...]
 
+_TOLD = 10  # unknown keys of one table that are looked at: a file may have as many as it likes
 _NAMES = {
     str: "a string",
     int: "a whole number",
@@ -113,7 +114,12 @@ def listed(words: Iterable[object]) -> str:
 
 def show(value: object) -> str:
     """A value as its file writes it, cut where it is long."""
-    text = str(value).lower() if isinstance(value, bool) else f'"{value}"' if isinstance(value, str) else repr(value)
+    if isinstance(value, tuple):
+        text = f"[{', '.join(show(item) for item in value)}]"
+    elif isinstance(value, bool):
+        text = str(value).lower()
+    else:
+        text = f'"{value}"' if isinstance(value, str) else repr(value)
     return text if len(text) <= 100 else text[:97] + "..."
 
 
@@ -129,7 +135,7 @@ def _problems(failure: BaseException, path: Path) -> Iterable[Problem]:
     """Flatten cattrs' tree of exceptions; the path lies in the notes on the way down."""
     if isinstance(failure, ForbiddenExtraKeysError):
         known = [field.name for field in attrs.fields(failure.cl)]
-        for key in sorted(failure.extra_fields):
+        for key in sorted(failure.extra_fields)[:_TOLD]:
             near = nearest(key, known)
             meant = f'did you mean "{near}"? ' if near else ""
             yield Problem((*path, key), "unknown key", f"{meant}known keys: {', '.join(known)}")

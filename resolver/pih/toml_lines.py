@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from pih.structure import Path
 
+_DOTS = 200
 _BARE_END = frozenset(" \t=.]#\n")
+
+
+def too_deep(text: str) -> bool:
+    """Whether a line could hold a key of so many parts that the standard parser would take hours over it."""
+    return any(line.count(".") > _DOTS for line in text.split("\n"))
 
 
 def key_lines(text: str) -> dict[Path, int]:
@@ -17,9 +23,9 @@ def key_lines(text: str) -> dict[Path, int]:
     lines: dict[Path, int] = {}
     arrays: dict[Path, int] = {}
     table: Path = ()
-    at = 0
+    at, line, counted = 0, 1, 0
     while (at := _skip_blank(text, at)) < len(text):
-        line = text.count("\n", 0, at) + 1
+        line, counted = line + text.count("\n", counted, at), at
         if text[at] == "[":
             double = text.startswith("[[", at)
             key, at = _key(text, at + (2 if double else 1))

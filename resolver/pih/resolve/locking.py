@@ -60,6 +60,11 @@ def lock(
     chosen = (*artifacts.choose(wanted, files.values(), pins, held), *carried.values())
     limits = Limits(**unstructure(intent.limits))
 
+    because = (
+        profile.reason(root, "model", "weights"),
+        explain.reasons(pack_of(solution), solution.served)[0],
+    )
+
     def params(sizes: Limits) -> dict[str, Any]:
         return plan_params(solution, files, target.isa, sizes, intent.kernels.fallback_ops)
 
@@ -73,7 +78,7 @@ def lock(
             parameters,
             {artifact.name: artifact.sha256 for artifact in chosen if artifact.name in names} | unpacked,
             tuple(tree for tree in read if tree not in unpacked),
-            lambda: _lowered(parameters, files, solution, root, carried, fetch),
+            lambda: _lowered(parameters, files, solution, root, carried, fetch, because),
         )
 
     @cache
@@ -117,9 +122,10 @@ def _lowered(
     root: Path,
     carried: Mapping[str, Artifact],
     fetch: Fetch,
+    because: tuple[str, str],
 ) -> Lowered:
     with outside.places(root, (plan["model"], plan["kernels"]), carried, fetch) as place:
-        return lower(plan, files, pack_of(solution).report, place, fetch)
+        return lower(plan, files, pack_of(solution).report, place, fetch, because)
 
 
 def _placed(built: BuildGraph, carried: Mapping[str, Artifact]) -> BuildGraph:

@@ -61,10 +61,11 @@ def lower(
     report: Report,
     place: Callable[[str], Path],
     fetch: Fetch,
+    because: tuple[str, str],
 ) -> Lowered:
     """Lower the model; raises ResolutionError where config, tensors, limits and kernels do not go together.
 
-    place: where a tree that the parameters name lies.
+    place: where a tree that the parameters name lies. because: why there are these weights and this kernel pack.
     """
     from pih_steps import lower as lowering
     from pih_steps.lower import sources
@@ -86,6 +87,8 @@ def lower(
             params["page_size"],
             params["fallback_ops"],
         )
+    except lowering.NoKernelError as problem:
+        raise _no_kernel(problem, because) from problem
     except BuildError as problem:
         raise ResolutionError(problem.what, where=problem.where, fix=problem.fix) from problem
     plan = result.plan
@@ -139,6 +142,17 @@ def _named(data: Any, key: str) -> list[str]:
     if isinstance(data, dict):
         return ([data[key]] if key in data else []) + [name for item in data.values() for name in _named(item, key)]
     return [name for item in data for name in _named(item, key)] if isinstance(data, list) else []
+
+
+def _no_kernel(problem: Any, because: tuple[str, str]) -> ResolutionError:
+    weights, pack = because
+    causes = "".join(f",\n  and {cause}" for cause in problem.causes)
+    return ResolutionError(
+        f"Because {weights},\n  and its plan wants {problem.wanted},\n"
+        f"  and the kernels are those of {problem.where}, as {pack}{causes}.\n"
+        "  So no kernel runs it.",
+        fix=problem.fix,
+    )
 
 
 def _binding(bound: Any) -> Binding:
