@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pih.build import apt, hf, mirror, npm, pip, purl
 from pih.build.progress import FetchAdvanced, FetchDone, FetchFailed, FetchStarted, Listener
-from pih.build.store import Store
+from pih.build.store import Store, measure
 from pih.lock import Artifact
 from pih_runtime.errors import FetchError, ResolutionError
 
@@ -89,14 +89,15 @@ def _from_file(
         if not path.is_file():
             continue
         listener(FetchStarted(artifact.name, artifact.size))
-        digest = store.add_file(path)
-        if digest != artifact.sha256:
+        # A lock may come from somebody else and name any file: of another than the locked one nothing is told or kept.
+        if measure(path) != (artifact.sha256, artifact.size):
             listener(FetchFailed(artifact.name))
             raise FetchError(
-                f"the file is not the one that was locked: sha256 {digest}, the lock says {artifact.sha256}",
+                f"the file is not the one that was locked, of {artifact.size} bytes and sha256 {artifact.sha256}",
                 where=str(path),
                 fix="bring the locked file back, or write the lock again: pih lock",
             )
+        store.add_file(path)
         listener(FetchDone(artifact.name, "file"))
         return True
     return False

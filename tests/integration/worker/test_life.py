@@ -14,6 +14,7 @@ import httpx
 import openai
 import pytest
 
+from pih_runtime.canonical import sealed
 from tests.integration.worker.toy_bundle import PLUGINS, command, seal, weights_file, write_bundle
 
 SLOW = {"backend/toy": {"seconds": 0.02}}
@@ -53,7 +54,7 @@ def test_the_log_says_what_runs(tmp_path, launch):
     worker = launch(write_bundle(tmp_path, fallbacks=["linear bf16: scalar reference"]))
     worker.wait_for("ready in")
     text = "\n".join(worker.lines)
-    assert "bundle toy sha256:" in text
+    assert "bundle toy, lock sha256:" in text
     assert "execution/continuous=0.1.0" in text
     assert "budget in bytes weights=256" in text
     assert "fallback linear bf16: scalar reference" in text
@@ -134,7 +135,7 @@ def edit_lock(folder, change):
     path = folder / "pih/lock.json"
     lock = json.loads(path.read_text())
     change(lock)
-    path.write_text(json.dumps(lock))
+    path.write_text(json.dumps(sealed(lock)))
 
 
 REFUSED = {
@@ -164,6 +165,14 @@ REFUSED = {
         5,
         "schema 7",
         lambda folder: edit_lock(folder, lambda lock: lock.update(schema=7)),
+        True,
+    ),
+    "lock edited by hand": (
+        5,
+        "service was changed",
+        lambda folder: (folder / "pih/lock.json").write_text(
+            (folder / "pih/lock.json").read_text().replace('"port": 0', '"port": 8001')
+        ),
         True,
     ),
     "plugin of another ABI": (
