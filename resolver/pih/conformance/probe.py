@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pih.conformance import bundles, ops, standins
+from pih.conformance import bundles, collectives, ops, standins
 from pih.conformance.cases import Case, cases
 from pih.conformance.drafts import LIMITS
 from pih_runtime import contracts
@@ -89,7 +89,7 @@ def main(spec: Mapping[str, Any]) -> None:
         outcome, detail = PASSED, ""
         try:
             action()
-        except (BrokenError, ops.WrongError) as broken:
+        except (BrokenError, ops.WrongError, collectives.BrokenGroupError) as broken:
             outcome, detail = FAILED, str(broken)
         except (SkippedError, ops.UntriedError) as skipped:
             outcome, detail = SKIPPED, str(skipped)
@@ -123,6 +123,11 @@ def _checks(subject: Subject, lifecycle: bool) -> list[tuple[str, Callable[[], N
                 for at in range(1, len(plan.weights) + 1)
             ]
             found.append(("lifecycle: a damaged plan", lambda: _damaged(subject, plan, stored)))
+    if subject.kind == "transport":
+        found += [
+            (f"collective: {name}", partial(_collective, subject, plan, stored, action))
+            for name, action in collectives.CHECKS.items()
+        ]
     if subject.kind in ("backend", "kernels"):
         if lifecycle:
             found.append(("memory: what is taken is what the plan asks for", lambda: _memory(subject, plan, stored)))
@@ -240,6 +245,17 @@ def _memory(subject: Subject, plan: Plan, stored: Mapping[str, bytes]) -> None:
     allowed = wide.arena_bytes + wide.cache_bytes + 2 * wide.weight_bytes + subject.host_bytes + (8 << 20)
     if used > allowed:
         raise BrokenError(f"{used} bytes at ready, plan and host_bytes allow {allowed}")
+
+
+def _collective(
+    subject: Subject, plan: Plan, stored: Mapping[str, bytes], action: Callable[[collectives.Make], None]
+) -> None:
+    """A transport's provider gives groups: `group(size)`."""
+    provider = subject.start(plan, stored)
+    try:
+        action(provider.group)
+    finally:
+        _stop(provider)
 
 
 def _fields(plan: Plan) -> dict[str, Any]:
