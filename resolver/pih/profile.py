@@ -13,7 +13,8 @@ from pathlib import Path
 
 import attrs
 
-from pih.profile_schema import Intent, check_together
+from pih.profile_rules import check_together
+from pih.profile_schema import Intent
 from pih.structure import Path as Keys
 from pih.structure import RefusedError, StructureError, dotted, show, structure, unstructure
 from pih.toml_lines import key_lines, line_of, too_deep

@@ -1,22 +1,19 @@
 """The Deployment Profile's keys, as classes: types, defaults, allowed values and what each is for.
 
 The one description that the reader, the JSON Schema and the reference page are made from.
-May import `structure`, `sources`, `sizes` and the op vocabulary alone.
+May import `structure`, `sources`, `sizes` alone.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any, Literal
 
 import attrs
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from pih.sizes import MEMORY
-from pih.sources import Source, parse_source
-from pih.structure import RefusedError, choice_problem, show
-from pih_runtime.ops import OPS
+from pih.sources import parse_source
+from pih.structure import RefusedError, show
 
 Isa = Literal["x86-64-v3", "x86-64-v4-bf16-vnni", "native"]
 MODEL_KINDS = ("pypi", "npm", "hf", "file", "synthetic")
@@ -251,115 +248,3 @@ class Intent:
     kernels: Kernels = Kernels()
     selection: Selection = Selection()
     plugins: tuple[PluginSource, ...] = ()
-
-
-def check_together(intent: Intent) -> None:
-    """Rules that span keys; raises RefusedError with a dotted key."""
-    for rule in _RULES:
-        rule(intent)
-
-
-def _tokens_hold_a_batch(intent: Intent) -> None:
-    limits = intent.limits
-    if limits.tokens < limits.batch:
-        raise RefusedError(
-            "limits.tokens",
-            f"{limits.tokens} tokens a step cannot hold one token of each of {limits.batch} sequences",
-            f"raise limits.tokens to {limits.batch} or more, or lower limits.batch",
-        )
-
-
-def _a_way_to_ask(intent: Intent) -> None:
-    if not intent.features.openai:
-        raise RefusedError(
-            "features.openai",
-            "without a surface nobody can ask the worker anything",
-            "set features.openai = true",
-        )
-
-
-def _model_files(intent: Intent) -> None:
-    weights: Source = parse_source(intent.model.weights, MODEL_KINDS)
-    if weights.member.endswith(".gguf") or weights.path.endswith(".gguf"):
-        return
-    needed = ("tokenizer", "chat_template") if weights.kind == "synthetic" else ("config", "tokenizer", "chat_template")
-    for key in needed:
-        if not getattr(intent.model, key):
-            raise RefusedError(
-                f"model.{key}",
-                "missing: only a GGUF file brings its own",
-                f"add it, e.g. {key} = {show(attrs.fields_dict(Model)[key].metadata['example'])}",
-            )
-
-
-def _one_place(intent: Intent) -> None:
-    for source in intent.plugins:
-        if bool(source.path) == bool(source.package):
-            raise RefusedError(
-                "plugins",
-                f"{'both' if source.path else 'neither'} of path and package",
-                'give one, e.g. path = "../examples/npu"',
-            )
-
-
-def _devices_are_described(intent: Intent) -> None:
-    device = intent.device
-    if not device.count:
-        given = [key for key in ("sm", "memory", "driver") if getattr(device, key)]
-        if given:
-            raise RefusedError(
-                f"device.{given[0]}",
-                "the deployment has no device that it could be of",
-                f"set device.count = 1, or remove {given[0]}",
-            )
-    elif not device.memory:
-        raise RefusedError(
-            "device.memory", "missing: the budget must fit each device", 'add it, e.g. memory = "24 GiB"'
-        )
-
-
-def _fallbacks_are_named(intent: Intent) -> None:
-    kernels = intent.kernels
-    if kernels.fallback == "allow" and not kernels.fallback_ops:
-        raise RefusedError(
-            "kernels.fallback",
-            "allows nothing: no op is named",
-            'name the ops that may be slow, e.g. fallback_ops = ["attention"], or set fallback = "forbid"',
-        )
-    if kernels.fallback == "forbid" and kernels.fallback_ops:
-        raise RefusedError(
-            "kernels.fallback_ops",
-            "names ops while fallback forbids them all",
-            'set kernels.fallback = "allow", or remove fallback_ops',
-        )
-    for op in kernels.fallback_ops:
-        if op not in OPS:
-            raise RefusedError("kernels.fallback_ops", *choice_problem(op, OPS))
-
-
-def _preferences_are_versions(intent: Intent) -> None:
-    for text in intent.selection.prefer:
-        try:
-            preference(text)
-        except InvalidSpecifier:
-            raise RefusedError(
-                "selection.prefer", f"{show(text)} has no version specifier", 'write it like "memory/paged >=0.1,<0.2"'
-            ) from None
-
-
-def preference(text: str) -> tuple[str, SpecifierSet]:
-    """(id, versions) of an entry of `selection.prefer`."""
-    match = re.match(r"[a-z0-9/-]+", text)
-    assert match is not None, text
-    return match[0], SpecifierSet(text[match.end() :])
-
-
-_RULES: tuple[Callable[[Intent], None], ...] = (
-    _tokens_hold_a_batch,
-    _a_way_to_ask,
-    _model_files,
-    _one_place,
-    _devices_are_described,
-    _fallbacks_are_named,
-    _preferences_are_versions,
-)

@@ -10,9 +10,10 @@ from packaging.specifiers import SpecifierSet
 from pih.catalog import Catalog, Manifest, abi_problem
 from pih.lock import Lock, Target
 from pih.profile import Profile
-from pih.profile_schema import preference
+from pih.profile_rules import preference
 from pih.resolve import explain, outside
-from pih.resolve.solve import DeadEnd, Key, Misfit, Need, Solution, key_of, solve, start_order
+from pih.resolve.order import start_order
+from pih.resolve.solve import DeadEnd, Key, Misfit, Need, Solution, key_of, solve
 from pih.resolve.target import misfit
 from pih.structure import nearest
 from pih_runtime.errors import ResolutionError

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from pih.catalog import Manifest
-from pih.resolve.solve import DeadEnd, Need, Refusal, Served, Solution, circle, providers_of
+from pih.resolve.order import circle, providers_of
+from pih.resolve.solve import DeadEnd, Need, Refusal, Served, Solution
 from pih.structure import nearest
 from pih_runtime.errors import ResolutionError
 

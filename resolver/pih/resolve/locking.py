@@ -20,7 +20,8 @@ from pih.resolve.choice import choose
 from pih.resolve.lowering import Fetch, Lowered, inputs, lower, pack_of, plan_params
 from pih.resolve.memo import remembered
 from pih.resolve.model import ModelFile, Pin, model_files
-from pih.resolve.solve import Solution, providers_of, start_order
+from pih.resolve.order import providers_of, start_order
+from pih.resolve.solve import Solution
 from pih.resolve.target import target_of
 from pih.structure import unstructure
 

@@ -12,7 +12,8 @@ from pih import catalog, profile
 from pih.catalog import Manifest, Permissions, RuntimePart
 from pih.resolve.choice import choose, ranking
 from pih.resolve.explain import reasons
-from pih.resolve.solve import DeadEnd, Need, circle, solve, start_order
+from pih.resolve.order import circle, start_order
+from pih.resolve.solve import DeadEnd, Need, solve
 from pih.resolve.target import target_of
 
 ROOT = Path(__file__).parents[3]
