@@ -125,7 +125,7 @@ def _probed(
                 }
             )
         )
-        yield from _run([python, "-B", "-m", "pih.conformance.probe", str(spec)], root)
+        yield from _run([python, "-P", "-B", "-m", "pih.conformance.probe", str(spec)], root)
 
 
 def _isa(report: Mapping[str, Any]) -> str:
