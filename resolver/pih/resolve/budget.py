@@ -35,10 +35,13 @@ class Size:
 Measure = Callable[[Size], Budget]
 
 
-def budget_of(lowered: Lowered, plugins: tuple[Manifest, ...], target: Target) -> Budget:
-    """The sums; `check` judges them. Activations: the arena, and scratch for each thread."""
+def budget_of(lowered: Lowered, plugins: tuple[Manifest, ...], target: Target, batch: int) -> Budget:
+    """The sums; `check` judges them.
+
+    Activations: the arena, and scratch for each share of a call that needs it, which are rows: no more than threads.
+    """
     host = INTERPRETER_BYTES + sum(plugin.runtime.host_bytes for plugin in plugins if plugin.runtime is not None)
-    activations = lowered.arena + lowered.scratch * target.threads
+    activations = lowered.arena + lowered.scratch * min(target.threads, batch)
     return Budget(
         weights=lowered.weights,
         kv=lowered.kv,

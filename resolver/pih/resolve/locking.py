@@ -85,11 +85,11 @@ def lock(
     @cache
     def measure(size: budget.Size) -> locks.Budget:
         machine = attrs.evolve(target, threads=size.threads)
-        return budget.budget_of(lowered_for(params(size.limits)), solution.plugins, machine)
+        return budget.budget_of(lowered_for(params(size.limits)), solution.plugins, machine, size.limits.batch)
 
     plan = params(limits)
     lowered = lowered_for(plan)
-    budgeted = budget.budget_of(lowered, solution.plugins, target)
+    budgeted = budget.budget_of(lowered, solution.plugins, target, limits.batch)
     budget.check(budgeted, budget.Size(limits, target.threads), measure, profile.reason(root, "target", "memory"))
     return Lock(
         schema=locks.SCHEMA,

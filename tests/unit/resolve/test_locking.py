@@ -11,6 +11,9 @@ import pytest
 from pih import catalog, lock, pins, profile, resolve
 from pih.build import graph as build_graph
 from pih.build.store import measure
+from pih.lock import PlanRef, Target
+from pih.resolve.budget import budget_of
+from pih.resolve.lowering import Lowered
 from pih_runtime.errors import ResolutionError
 from pih_steps.seed import archive
 from tests.unit.steps import deb_file
@@ -96,6 +99,13 @@ def test_the_budget_adds_up(synthetic):
     assert budget.total == budget.weights + budget.kv + budget.activations + budget.spill + budget.host
     assert budget.kv == 28 * 2 * 4 * 2048 * 8 * 128 * 2
     assert budget.limit == 3 << 30
+
+
+@pytest.mark.parametrize(("threads", "batch", "shares"), [(1, 4, 1), (2, 4, 2), (8, 4, 4), (2, 1, 1)])
+def test_scratch_is_for_as_many_rows_as_the_backend_samples_at_once(threads, batch, shares):
+    lowered = Lowered(PlanRef("0" * 64, 1), (), (), weights=10, kv=20, arena=1000, scratch=70)
+    target = Target("linux", "x86_64", "x86-64-v3", threads, 1 << 30, None)
+    assert budget_of(lowered, (), target, batch).activations == 1000 + shares * 70
 
 
 def test_a_budget_that_does_not_fit_says_the_numbers_and_fits_that_do():
