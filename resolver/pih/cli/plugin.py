@@ -41,7 +41,7 @@ def new(name: str, kind: str, output: Path | None) -> None:
       pih plugin new --kind backend my-npu
     """
     folder = output or Path(name)
-    skeletons.write(kind, name, folder)
+    skeletons.write(kind, name, folder, _workspace.SOURCE_ROOT)
     click.echo(f"wrote {folder}: {kind}/{name}, which passes: pih plugin check {folder}")
 
 
