@@ -5,6 +5,7 @@ It decides nothing: the lock holds the whole graph. What an earlier build made i
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -38,6 +39,11 @@ class Result:
     steps: tuple[StepResult, ...]
     output: Path
 
+    @property
+    def ran(self) -> tuple[str, ...]:
+        """The steps that no earlier build had made."""
+        return tuple(step.id for step in self.steps if not step.cached)
+
 
 @attrs.frozen
 class _Inputs:
@@ -70,7 +76,7 @@ def build(
     environment: Mapping[str, str],
     listener: Listener,
 ) -> Result:
-    """Build the step `target` with all it is made from.
+    """Build the step `target` with all it is made from. jobs 0: a step for each CPU at the same time.
 
     Raises FetchError or BuildError; a step that did not end well leaves nothing behind.
     """
@@ -185,7 +191,7 @@ def _run_all(
 
     waiting = list(rest)
     running: set[Future[StepResult]] = set()
-    with ThreadPoolExecutor(max(1, jobs)) as pool:
+    with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
         try:
             while waiting or running:
                 for item in [item for item in waiting if all(name in done for name in item.steps)]:

@@ -56,11 +56,12 @@ def build(
     store: Store,
     *,
     target: str,
+    jobs: int,
     offline: bool,
     environment: Mapping[str, str],
     listener: Listener,
 ) -> Result:
-    """Build the step `target` with all it is made from.
+    """Build the step `target` with all it is made from. jobs 0: as Nix is configured.
 
     A link below the store keeps the output from Nix's garbage collection. Raises FetchError, or BuildError with Nix's
     last words.
@@ -87,8 +88,9 @@ def build(
     link = store.root / "nix" / f"{lock.profile.name}-{target}"
     link.parent.mkdir(exist_ok=True)
     link.unlink(missing_ok=True)  # Nix replaces no link into another store than its own
+    limit = ["--max-jobs", str(jobs)] if jobs else []
     alone = ["--option", "substitute", "false"] if offline else []
-    command = ["nix-build", "--log-format", "internal-json", "--out-link", str(link), *alone]
+    command = ["nix-build", "--log-format", "internal-json", "--out-link", str(link), *alone, *limit]
     output, ran = _run([*command, *_bundle(lock_path, source_root, f"steps.{target}")], environment, listener)
     return Result(Path(output.split()[-1]), ran)
 

@@ -1,12 +1,13 @@
-"""The builders by name, each as one function of a deployment; and comparing what several of them give."""
+"""The builders by name, and comparing what several of them give."""
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import attrs
 
@@ -16,12 +17,14 @@ from pih.bundle import layout as layouts
 from pih.cli._workspace import IMAGE, SOURCE_ROOT, Deployment, deployment, store
 
 
-@attrs.frozen
-class Built:
+class Built(Protocol):
     """A finished build. ran: what was not in a cache."""
 
-    output: Path
-    ran: tuple[str, ...]
+    @property
+    def output(self) -> Path: ...
+
+    @property
+    def ran(self) -> tuple[str, ...]: ...
 
 
 @attrs.frozen
@@ -36,49 +39,13 @@ class Run:
     difference: Difference | None
 
 
-Builder = Callable[..., Built]
+# Each is a module of `pih.build` with a function `build`, and the program that it runs, '' for none.
+BUILDERS = {"embedded": "", "bazel": "bazel", "nix": "nix-build"}
 
 
-def embedded(found: Deployment, *, target: str, offline: bool, jobs: int, listener: Listener) -> Built:
-    """The default: needs Python alone."""
-    from pih.build import embedded as builder
-
-    result = builder.build(
-        found.lock,
-        found.lock_path,
-        SOURCE_ROOT,
-        store(),
-        target=target,
-        jobs=jobs or os.cpu_count() or 1,
-        offline=offline,
-        environment=os.environ,
-        listener=listener,
-    )
-    return Built(result.output, tuple(step.id for step in result.steps if not step.cached))
-
-
-def nix(found: Deployment, *, target: str, offline: bool, jobs: int, listener: Listener) -> Built:  # noqa: ARG001 - Nix's own setting counts
-    """The user's Nix, with the user's configuration."""
-    from pih.build import nix as builder
-
-    result = builder.build(
-        found.lock,
-        found.lock_path,
-        SOURCE_ROOT,
-        store(),
-        target=target,
-        offline=offline,
-        environment=os.environ,
-        listener=listener,
-    )
-    return Built(result.output, result.ran)
-
-
-def bazel(found: Deployment, *, target: str, offline: bool, jobs: int, listener: Listener) -> Built:
-    """The user's Bazel, on this source tree."""
-    from pih.build import bazel as builder
-
-    result = builder.build(
+def build(found: Deployment, builder: str, target: str, *, offline: bool, jobs: int, listener: Listener) -> Built:
+    """The step `target` of the deployment's lock, by a builder of this name. jobs 0: as the builder sees fit."""
+    result: Built = importlib.import_module(f"pih.build.{builder}").build(
         found.lock,
         found.lock_path,
         SOURCE_ROOT,
@@ -89,24 +56,19 @@ def bazel(found: Deployment, *, target: str, offline: bool, jobs: int, listener:
         environment=os.environ,
         listener=listener,
     )
-    return Built(result.output, result.ran)
-
-
-BUILDERS: dict[str, Builder] = {"embedded": embedded, "bazel": bazel, "nix": nix}
-_PROGRAMS = {"embedded": "", "bazel": "bazel", "nix": "nix-build"}
+    return result
 
 
 def compare(found: Deployment, *, target: str, offline: bool, jobs: int, listener: Listener) -> list[Run]:
     """Build with every builder of this host, in turn; one that is not here is skipped, and says so."""
     runs: list[Run] = []
     first: Path | None = None
-    for name, builder in BUILDERS.items():
-        program = _PROGRAMS[name]
+    for name, program in BUILDERS.items():
         if program and shutil.which(program) is None:
             runs.append(Run(name, f"{program} is not installed", "", 0.0, 0, None))
             continue
         started = time.monotonic()
-        result = builder(found, target=target, offline=offline, jobs=jobs, listener=listener)
+        result = build(found, name, target, offline=offline, jobs=jobs, listener=listener)
         seconds = time.monotonic() - started
         difference = first_difference(first, result.output) if first else None
         first = first or result.output
@@ -120,4 +82,4 @@ def build_profile(
     """Lock where there is no lock yet, then build, showing progress on stderr. jobs 0: one for each CPU."""
     with renderer() as listener:
         found = deployment(profile_path, offline=offline, listener=listener)
-        return found, BUILDERS[builder](found, target=target, offline=offline, jobs=jobs, listener=listener)
+        return found, build(found, builder, target, offline=offline, jobs=jobs, listener=listener)

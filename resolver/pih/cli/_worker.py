@@ -42,7 +42,7 @@ def image_of(profile_path: Path, weights_path: Path | None, *, offline: bool) ->
             )
         if weights_path is not None and not separate:
             raise UsageError(f"the image of {found.profile.name} has its weights inside", fix="leave --weights out")
-        built = _builders.embedded(found, target=_workspace.IMAGE, offline=offline, jobs=0, listener=listener)
+        built = _builders.build(found, "embedded", _workspace.IMAGE, offline=offline, jobs=0, listener=listener)
     return found, built.output
 
 

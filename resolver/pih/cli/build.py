@@ -115,7 +115,7 @@ def _check(profile_path: Path, *, offline: bool, jobs: int, as_json: bool) -> No
                 _workspace.SOURCE_ROOT,
                 store,
                 target=_workspace.IMAGE,
-                jobs=jobs or os.cpu_count() or 1,
+                jobs=jobs,
                 offline=offline,
                 environment=os.environ,
                 listener=listener,

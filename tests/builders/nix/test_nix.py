@@ -34,6 +34,7 @@ def ours(world, *, profile=PROFILE):
         world.tree,
         open_store(Path(world.environment["PIH_STORE"])),
         target=IMAGE,
+        jobs=0,
         offline=True,
         environment=world.environment,
         listener=silent,
