@@ -116,6 +116,7 @@ def own(tmp_path_factory):
 def locked(deployment, checkpoint, own, tmp_path_factory):
     """The profile, locked in another store while the hub answered."""
     pih("fetch", "--profile", "profiles/qwen3-cpu.toml")
+    pih("fetch", "--profile", "profiles/smollm2-cpu.toml")  # what packing needs
     data = checkpoint.read_bytes()
     headers = {"ETag": '"0123"', "X-Repo-Commit": REVISION}
     with serving({f"/owner/tiny/resolve/{REVISION}/model.safetensors": (headers, data)}) as address:
