@@ -96,6 +96,7 @@ def upgrade(
 
 
 def _as_pin(new: Artifact, old: Artifact | None) -> Artifact:
-    """Without reasons; where a registry does not say the licence, with the one that was known."""
-    known = old is not None and new.licence == "NOASSERTION"
-    return attrs.evolve(new, reasons=(), licence=old.licence if known and old else new.licence)
+    """Without reasons, and with the licence that was known where the file is the same or the registry says none."""
+    if old is not None and (new.licence == "NOASSERTION" or new.sha256 == old.sha256):
+        return attrs.evolve(new, reasons=(), licence=old.licence)
+    return attrs.evolve(new, reasons=())

@@ -53,6 +53,14 @@ def test_what_an_upgrade_moves(what, names):
     assert [pin.name for pin in pins.chosen(HELD, what)] == names
 
 
+def test_the_same_file_keeps_the_licence_that_was_known():
+    old = artifact("uvicorn", licence="BSD-3-Clause")
+    held = attrs.evolve(HELD, artifacts=(old,))
+    moved, moves = pins.upgrade(held, [old], lambda *_: [attrs.evolve(old, licence="BSD License")])
+    assert moved.artifacts == (old,)
+    assert moves == ()
+
+
 def test_an_upgrade_of_nothing_known_is_a_usage_error():
     with pytest.raises(UsageError) as caught:
         pins.chosen(HELD, "clik")
