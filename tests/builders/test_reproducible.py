@@ -69,7 +69,7 @@ def test_another_place_zone_umask_home_locale_and_cpu_count(digest, tmp_path):
     tree = copied(tmp_path / "else where" / "pih")
     home = tmp_path / "home"
     home.mkdir()
-    surroundings = {"TZ": "Pacific/Kiritimati", "HOME": str(home), "LC_ALL": "C.UTF-8", "LANG": "tr_TR.UTF-8"}
+    surroundings = {"TZ": "Pacific/Kiritimati", "HOME": str(home), "LC_ALL": "tr_TR.UTF-8"}
     prefix = ("taskset", "--cpu-list", "0", "sh", "-c", 'umask 077; exec "$@"', "sh")
     assert rebuilt(tree, tmp_path, prefix, **surroundings) == digest
 
@@ -88,6 +88,7 @@ def test_poisoned_surroundings_do_not_leak_in(digest, tmp_path):
         "PYTHONPATH": str(poison),
         "PYTHONHASHSEED": "7",
         "LD_LIBRARY_PATH": str(poison),
+        "LD_PRELOAD": str(poison / "preloaded.so"),
         "SOURCE_DATE_EPOCH": "1234567890",
         "ZIG_GLOBAL_CACHE_DIR": str(poison / "cache"),
     }

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pih.build.store import measure
+from tests.support.locks import sealed_text
 from tests.support.program import ROOT
 
 LATER = "it cannot be installed from a package registry here: written for, not run"
@@ -178,10 +179,10 @@ def remove(folder):
 
 
 def edited(tree, name, change):
-    """Change a file of the copied tree; gives the way back."""
+    """Change a file of the copied tree, a lock as one that was written so; gives the way back."""
     path = tree / name
     before = path.read_text()
     after = change(before)
     assert after != before
-    path.write_text(after)
+    path.write_text(sealed_text(after) if name.endswith(".lock.json") else after)
     return lambda: path.write_text(before)

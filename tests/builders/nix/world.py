@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pih.build import nix_log
 from pih.build.progress import silent
+from tests.support.locks import sealed_text
 from tests.support.program import ROOT
 
 LOCK = "profiles/smollm2-cpu.lock.json"
@@ -133,9 +134,10 @@ def remove(folder):
 
 
 def edited(world, name, old, new):
-    """A file of the tree with a change; returns what it was."""
+    """A file of the tree with a change, a lock as one that was written so; returns what it was."""
     path = world.tree / name
     before = path.read_text()
     assert old in before
-    path.write_text(before.replace(old, new, 1))
+    after = before.replace(old, new, 1)
+    path.write_text(sealed_text(after) if name.endswith(".lock.json") else after)
     return before
