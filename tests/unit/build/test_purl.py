@@ -26,7 +26,7 @@ def test_npm_packages(scope, name, version):
 
 
 @given(
-    st.from_regex(r"[A-Za-z0-9_-]+/[A-Za-z0-9_.-]*[A-Za-z0-9]", fullmatch=True),
+    st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_-]*/[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?", fullmatch=True),
     st.from_regex(r"[0-9a-f]{40}", fullmatch=True),
 )
 def test_hugging_face_files(repository, revision):
