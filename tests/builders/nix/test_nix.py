@@ -122,6 +122,15 @@ def test_a_wrong_digest_fails_before_anything_is_built(world, image):
     assert set(built) <= {"app"}  # Nix by itself starts what does not need the file
 
 
+def test_made_up_weights_of_a_gigabyte_give_the_same_digest(world):
+    synthetic = "profiles/qwen3-cpu-synthetic.toml"
+    digests = set()
+    for builder in ("embedded", "nix"):
+        done = world.pih("build", "--profile", synthetic, "--builder", builder, "--json")
+        digests.add(json.loads(done.stdout)["digest"])
+    assert len(digests) == 1
+
+
 def test_pih_builds_with_nix(world, image):
     result = ours(world)
     assert result.output == image
