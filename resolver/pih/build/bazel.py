@@ -54,9 +54,7 @@ def build(
     graph.check(lock)
     steps = graph.closure(lock.build.steps, target)
     graph.check_programs(steps, source_root)
-    names = {*lock.build.interpreter, lock.build.seed.deb}
-    names |= {name for step in steps for name in (*step.artifacts, *step.tools)}
-    artifacts = [artifact for artifact in lock.artifacts if artifact.name in names]
+    artifacts = graph.outside(lock, steps)
     fetch.fetch(
         artifacts, store, lock_folder=lock_path.parent, environment=environment, offline=offline, listener=listener
     )

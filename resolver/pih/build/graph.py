@@ -111,6 +111,13 @@ def closure(steps: Sequence[Step], target: str) -> tuple[Step, ...]:
     return tuple(step for step in steps if step.id in needed)
 
 
+def outside(lock: Lock, steps: Iterable[Step]) -> list[Artifact]:
+    """The artifacts that an outer builder needs for these steps: theirs, the interpreter's, and the seed's package."""
+    names = {*lock.build.interpreter, lock.build.seed.deb}
+    names |= {name for step in steps for name in (*step.artifacts, *step.tools)}
+    return [artifact for artifact in lock.artifacts if artifact.name in names]
+
+
 def trees_of(step: Step) -> tuple[str, ...]:
     """The source trees a step sees: its own, and the program of the steps where it declares no part of that."""
     missing = [tree for tree in PROGRAM if not any(own == tree or own.startswith(tree + "/") for own in step.trees)]

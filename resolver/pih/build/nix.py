@@ -69,9 +69,7 @@ def build(
     graph.check(lock)
     steps = graph.closure(lock.build.steps, target)
     graph.check_programs(steps, source_root)
-    names = {*lock.build.interpreter, lock.build.seed.deb}
-    names |= {name for step in steps for name in (*step.artifacts, *step.tools)}
-    artifacts = [artifact for artifact in lock.artifacts if artifact.name in names]
+    artifacts = graph.outside(lock, steps)
     wanted = {artifact.sha256 for artifact in artifacts} | {lock.build.seed.sha256}
     absent = [file for file in _absent(lock_path, source_root, environment) if file.sha256 in wanted]
     if absent:

@@ -26,11 +26,9 @@ def command(profile_path: Path, builder: str | None, weights: bool, offline: boo
     """
     with renderer() as listener:
         found = _workspace.deployment(profile_path, offline=offline, listener=listener)
-        names = {*found.lock.build.interpreter, found.lock.build.seed.deb}
-        for target in (_workspace.IMAGE, _workspace.WEIGHTS) if weights else (_workspace.IMAGE,):
-            steps = graph.closure(found.lock.build.steps, target)
-            names |= {name for step in steps for name in (*step.artifacts, *step.tools)}
-        wanted = [artifact for artifact in found.lock.artifacts if artifact.name in names]
+        targets = (_workspace.IMAGE, _workspace.WEIGHTS) if weights else (_workspace.IMAGE,)
+        steps = [step for target in targets for step in graph.closure(found.lock.build.steps, target)]
+        wanted = graph.outside(found.lock, steps)
         shelf = _workspace.store()
         brought = fetch.missing(wanted, shelf)
         fetch.fetch(
