@@ -125,7 +125,7 @@ def test_writing_that_fails_leaves_the_old_lock_and_nothing_beside_it(tmp_path, 
     def broken(_):
         raise OSError("disk full")
 
-    monkeypatch.setattr(lock.os, "fsync", broken)
+    monkeypatch.setattr("os.fsync", broken)
     with pytest.raises(OSError, match="disk full"):
         lock.write(LOCK, path)
     assert path.read_text() == "old"

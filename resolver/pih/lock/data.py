@@ -1,27 +1,13 @@
-"""The Deployment Lock: every decision of one deployment, as data. Reading and writing, nothing else.
+"""What a Deployment Lock holds: every decision of one deployment, as frozen classes. Imports nothing of `pih`.
 
-JSON, UTF-8, two-space indent, keys in the order of these classes, lists in the order the resolver gives
-(which is stable), so that a diff of two locks reads well. Bazel, Nix and the worker read the same file.
+The order of classes' fields is the order of a lock's keys.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import attrs
-
-from pih import VERSION
-from pih.structure import StructureError, dotted, structure, unstructure
-from pih_runtime import canonical
-from pih_runtime.errors import LockError
-
-SCHEMA = 1
-_MOST = 1 << 26  # bytes; a lock of ten thousand artifacts has a tenth of it
-PIH = VERSION
 
 
 @attrs.frozen
@@ -251,67 +237,3 @@ class LockFile(Lock):
     """A lock as its file holds it. digests: sha256 of each other key's canonical form, so that an edit is noticed."""
 
     digests: dict[str, str]
-
-
-def path_for(profile: Path) -> Path:
-    """Where a profile's lock lies: beside it, `x.toml` and `x.lock.json`."""
-    return profile.with_suffix(".lock.json")
-
-
-def to_json(lock: Lock) -> str:
-    """The lock's text: the same lock, the same bytes."""
-    return json.dumps(canonical.sealed(unstructure(lock)), indent=2, ensure_ascii=False) + "\n"
-
-
-def from_json(text: str | bytes, where: str) -> Lock:
-    """Parse and check; raises LockError (exit 5) where it is not a lock of this schema, as `to_json` wrote it."""
-    fix = "write the lock again: pih lock"
-    if len(text) > _MOST:
-        raise LockError(f"more than {_MOST} bytes are too many for a lock", where=where, fix=fix)
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as problem:
-        raise LockError(f"not JSON: {_reason(problem)}", where=where, fix=fix) from problem
-    schema = data.get("schema") if isinstance(data, dict) else None
-    if schema != SCHEMA:
-        raise LockError(f"lock schema {schema!r} is not {SCHEMA}", where=where, fix=fix)
-    try:
-        found = structure(data, LockFile)
-        canonical.check(data, fix=fix)
-    except StructureError as failure:
-        first = failure.problems[0]
-        raise LockError(f"{dotted(first.path)}: {first.what}", where=where, fix=first.fix or fix) from failure
-    except LockError as edited:
-        raise LockError(edited.what, where=where, fix=edited.fix) from edited
-    return Lock(**{field.name: getattr(found, field.name) for field in attrs.fields(Lock)})
-
-
-def _reason(problem: Exception) -> str:
-    return "nested too deeply" if isinstance(problem, RecursionError) else str(problem)
-
-
-def read(path: Path) -> Lock:
-    """Read and check a lock."""
-    try:
-        with path.open("rb") as reader:
-            raw = reader.read(_MOST + 1)
-    except OSError as problem:
-        raise LockError(
-            f"cannot read the lock: {problem.strerror}", where=str(path), fix="write it: pih lock"
-        ) from problem
-    return from_json(raw, str(path))
-
-
-def write(lock: Lock, path: Path) -> None:
-    """Write beside, fsync, rename: a reader sees the old lock or the new one, never a half."""
-    handle, beside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as writer:
-            writer.write(to_json(lock))
-            writer.flush()
-            os.fsync(writer.fileno())
-        Path(beside).chmod(0o644)
-        Path(beside).replace(path)
-    except BaseException:
-        Path(beside).unlink()
-        raise

@@ -1,0 +1,164 @@
+"""What a plugin.toml and a catalog of them say, as frozen classes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import attrs
+
+from pih.origin import Origin, Refused
+
+Kind = Literal[
+    "platform", "storage", "backend", "kernels", "memory", "transport", "model", "execution", "surface", "health"
+]
+Mode = Literal["bf16", "f16", "f32", "f64", "exact"]
+
+
+@attrs.frozen
+class Constraint:
+    """Targets a plugin works on; what is empty means any.
+
+    sm: of a GPU, like "sm_89". devices, device_memory ("16 GiB"), driver ("550.54"): the least that will do.
+    """
+
+    os: tuple[str, ...] = ()
+    arch: tuple[str, ...] = ()
+    isa: tuple[str, ...] = ()
+    sm: tuple[str, ...] = ()
+    devices: int = 0
+    device_memory: str = ""
+    driver: str = ""
+
+
+@attrs.frozen
+class RuntimePart:
+    """What runs in the worker. wheels: names among the pins. host_bytes: memory it costs at ready."""
+
+    package: str
+    entry: str
+    wheels: tuple[str, ...] = ()
+    host_bytes: int = 0
+
+
+@attrs.frozen
+class BuildPart:
+    """What runs in the build."""
+
+    package: str
+    entry: str
+
+
+@attrs.frozen
+class Permissions:
+    """What the plugin may reach in the worker."""
+
+    network: Literal["none", "listen"] = "none"
+    devices: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class Kernel:
+    """One op x weight format x layout that a pack runs; the kernel pack's plugin.toml explains each key.
+
+    template '': there is a scalar reference alone. mode: the least exact type that sums pass through.
+    """
+
+    op: str
+    weight: str
+    layout: str
+    activation: str
+    isa: tuple[str, ...]
+    source: str
+    template: str
+    constants: tuple[str, ...]
+    precision: str
+    mode: Mode
+    reference: str = ""
+    multiple: dict[str, int] = attrs.field(factory=dict)
+    reference_multiple: dict[str, int] = attrs.field(factory=dict)
+    scratch: dict[str, int] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class Activation:
+    """A private activation format: bytes of each group of values."""
+
+    name: str
+    group: int
+    bytes_per_group: int
+
+
+@attrs.frozen
+class Layout:
+    """A weight layout: rows that are stored side by side."""
+
+    name: str
+    rows: int
+
+
+@attrs.frozen
+class Report:
+    """A kernel pack's capability report."""
+
+    kernel: tuple[Kernel, ...] = ()
+    activation: tuple[Activation, ...] = ()
+    layout: tuple[Layout, ...] = ()
+
+
+@attrs.frozen
+class Tested:
+    """A row of a plugin's version matrix: this version of it works with these versions of PIH and this ABI."""
+
+    version: str
+    pih: str
+    abi: int
+
+
+@attrs.frozen
+class Manifest:
+    """One plugin.toml. tested: its version matrix, with a row for each release; needed outside the source tree.
+
+    requires: capabilities that must be served. optional: capabilities that must be of these versions where the
+    deployment has them anyway; the plugin starts after their providers. conflicts: plugins, by id, that it cannot
+    stand beside. yanked: why no new lock may choose this version.
+    """
+
+    id: str
+    version: str
+    kind: Kind
+    abi: int
+    summary: str
+    provides: dict[str, str]
+    requires: dict[str, str] = attrs.field(factory=dict)
+    optional: dict[str, str] = attrs.field(factory=dict)
+    conflicts: dict[str, str] = attrs.field(factory=dict)
+    yanked: str = ""
+    target: Constraint = Constraint()
+    runtime: RuntimePart | None = None
+    build: BuildPart | None = None
+    permissions: Permissions = Permissions()
+    report: Report = Report()
+    tested: tuple[Tested, ...] = ()
+
+
+@attrs.frozen
+class Catalog:
+    """root: the source tree.
+
+    origins: of the plugins that are not the source tree's own, by id and version.
+    """
+
+    root: Path
+    plugins: tuple[Manifest, ...]
+    origins: dict[tuple[str, str], Origin] = attrs.field(factory=dict)
+    refused: tuple[Refused, ...] = ()
+
+    def origin(self, plugin: Manifest) -> Origin | None:
+        """Where a plugin comes from; None for the source tree's own."""
+        return self.origins.get((plugin.id, plugin.version))
+
+    def find(self, identity: str) -> Manifest | None:
+        """The plugin with this id."""
+        return next((plugin for plugin in self.plugins if plugin.id == identity), None)

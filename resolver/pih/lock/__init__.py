@@ -1,0 +1,52 @@
+"""The Deployment Lock: `data` says what it holds, `file` reads and writes it; nothing here decides anything."""
+
+from pih import VERSION as PIH
+from pih.lock.data import (
+    Artifact,
+    Binding,
+    Budget,
+    BuildGraph,
+    Device,
+    Limits,
+    Lock,
+    LockFile,
+    Permissions,
+    PlanRef,
+    Plugin,
+    ProfileRef,
+    Requirement,
+    RuntimeHalf,
+    Seed,
+    Service,
+    Step,
+    Target,
+)
+from pih.lock.file import SCHEMA, from_json, path_for, read, to_json, write
+
+__all__ = [
+    "PIH",
+    "SCHEMA",
+    "Artifact",
+    "Binding",
+    "Budget",
+    "BuildGraph",
+    "Device",
+    "Limits",
+    "Lock",
+    "LockFile",
+    "Permissions",
+    "PlanRef",
+    "Plugin",
+    "ProfileRef",
+    "Requirement",
+    "RuntimeHalf",
+    "Seed",
+    "Service",
+    "Step",
+    "Target",
+    "from_json",
+    "path_for",
+    "read",
+    "to_json",
+    "write",
+]
