@@ -12,6 +12,7 @@ import pytest
 from tests.builders.bazel import world
 from tests.support.program import PROFILE, ROOT, pih
 
+IMAGE = "//profiles:smollm2-cpu"
 SYNTHETIC = "profiles/qwen3-cpu-synthetic.toml"
 # What a build must not see: programs that fail, and variables that name them.
 POISONED = ("cc", "c++", "gcc", "ld", "zig", "strip", "gzip", "tar", "xz", "cpio")
@@ -91,17 +92,29 @@ def _bazel(version, request, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def bazel4(request, tmp_path_factory):
-    """Bazel 4, which reads WORKSPACE.bazel."""
+def first4(request, tmp_path_factory, remote_cache):
+    """Bazel 4, which reads WORKSPACE.bazel, after a build of the image that no cache had; what that ran."""
     with _bazel(4, request, tmp_path_factory) as made:
-        yield made
+        yield made, made.build(IMAGE, remote_cache)[1]
 
 
 @pytest.fixture(scope="session")
-def bazel7(request, tmp_path_factory):
-    """Bazel 7, which reads MODULE.bazel."""
+def first7(request, tmp_path_factory):
+    """The same of Bazel 7, which reads MODULE.bazel."""
     with _bazel(7, request, tmp_path_factory) as made:
-        yield made
+        yield made, made.build(IMAGE)[1]
+
+
+@pytest.fixture(scope="session")
+def bazel4(first4):
+    """Bazel 4 that has built the image, and anything else that another test asked for."""
+    return first4[0]
+
+
+@pytest.fixture(scope="session")
+def bazel7(first7):
+    """The same of Bazel 7."""
+    return first7[0]
 
 
 @pytest.fixture(scope="session")

@@ -116,8 +116,8 @@ class Bazel:
         return done, executed(log)
 
     def output(self, name):
-        """Where the build put it."""
-        return (self.tree / ".bazel/bin").resolve() / name
+        """Where this Bazel's builds put it; the link in the tree is that of whichever Bazel built last."""
+        return Path(self.run("info", "bazel-bin").stdout.strip()) / name
 
     def installed(self, folder):
         """This Bazel as `bazel` in a folder for PATH."""
