@@ -66,6 +66,7 @@ def _tables(plugin: Plugin, now: Manifest) -> str:
     required = {need.capability: need.specifier for need in plugin.requires if need.capability not in now.optional}
     same = {
         "abi": now.abi == plugin.abi,
+        "licence": now.licence == plugin.licence,
         "provides": now.provides == plugin.provides,
         "requires": now.requires == required,
         "runtime": runtime_half(now) == plugin.runtime,

@@ -85,14 +85,14 @@ def _step(spec: Spec, name: str) -> Path:
 
 def _deployment(spec: Spec, lock: dict[str, Any]) -> list[layer.File]:
     """The small files that make the image this deployment."""
-    decoder, text = _provider(lock, "model.decoder"), _provider(lock, "model.text")
+    decoder = _provider(lock, "model.decoder")
     files = [("plan.json", _step(spec, "plan"), decoder, "the model, lowered for this deployment")]
     if "kernels" in spec.steps:
         pack = _provider(lock, "kernels.pack")
         files.append(("kernels/pack.so", spec.steps["kernels"], pack, "the kernels that the plan calls"))
     model = _step(spec, "model")
     files += [
-        (f"model/{path.relative_to(model).as_posix()}", path, text, "tokenizer and chat template of the model")
+        (f"model/{path.relative_to(model).as_posix()}", path, "model", "tokenizer and chat template of the model")
         for path in sorted(model.rglob("*"))
         if path.is_file()
     ]

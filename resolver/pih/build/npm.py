@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from pih import spdx
 from pih.build import command, purl
 from pih.build.store import Store
 from pih.lock import Artifact
@@ -52,5 +53,6 @@ def _manifest(archive: Path) -> tuple[str, str, str]:
                 stream = tar.extractfile(member)
                 data = json.loads(stream.read()) if stream else {}
                 licence = data.get("license")
-                return str(data["name"]), str(data["version"]), licence if isinstance(licence, str) else "NOASSERTION"
+                found = spdx.expression(licence) if isinstance(licence, str) else spdx.NOASSERTION
+                return str(data["name"]), str(data["version"]), found
     raise FetchError("the package has no package.json", where=archive.name)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
+from pih import spdx
 from pih.build import command, purl
 from pih.build.store import Store
 from pih.lock import Artifact
@@ -69,18 +70,16 @@ def _download(
 
 
 def _licence(wheel: Path) -> str:
-    """The licence as the wheel's metadata has it: an SPDX expression, or its own words on one line, or NOASSERTION."""
+    """The licence as the wheel's metadata has it, an SPDX expression; NOASSERTION where that does not name just one."""
     with zipfile.ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if name.count("/") == 1 and name.endswith(".dist-info/METADATA")]
         if len(names) != 1:
             raise FetchError("the wheel has no metadata", where=wheel.name)
         fields = HeaderParser().parsestr(archive.read(names[0]).decode("utf-8", "replace"))
-    own_words = (fields.get("License") or "").strip()
     classifiers = [
-        value.rpartition(" :: ")[2] for value in fields.get_all("Classifier") or () if value.startswith("License :: ")
+        spdx.expression(value.rpartition(" :: ")[2])
+        for value in fields.get_all("Classifier") or ()
+        if value.startswith("License :: ")
     ]
-    if expression := fields.get("License-Expression"):
-        return str(expression)
-    if own_words and "\n" not in own_words:
-        return own_words
-    return " AND ".join(classifiers) or "NOASSERTION"
+    said = (spdx.expression(fields.get(key) or "") for key in ("License-Expression", "License"))
+    return next((words for words in said if words != spdx.NOASSERTION), spdx.both(classifiers))

@@ -8,6 +8,7 @@ from typing import Literal
 import attrs
 
 from pih.origin import Origin, Refused
+from pih.spdx import NOASSERTION
 
 Kind = Literal[
     "platform", "storage", "backend", "kernels", "memory", "transport", "model", "execution", "surface", "health"
@@ -122,7 +123,7 @@ class Manifest:
 
     requires: capabilities that must be served. optional: capabilities that must be of these versions where the
     deployment has them anyway; the plugin starts after their providers. conflicts: plugins, by id, that it cannot
-    stand beside. yanked: why no new lock may choose this version.
+    stand beside. licence: an SPDX expression. yanked: why no new lock may choose this version.
     """
 
     id: str
@@ -134,6 +135,7 @@ class Manifest:
     requires: dict[str, str] = attrs.field(factory=dict)
     optional: dict[str, str] = attrs.field(factory=dict)
     conflicts: dict[str, str] = attrs.field(factory=dict)
+    licence: str = NOASSERTION
     yanked: str = ""
     target: Constraint = Constraint()
     runtime: RuntimePart | None = None

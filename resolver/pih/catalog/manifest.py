@@ -12,6 +12,7 @@ from packaging.version import InvalidVersion, Version
 
 from pih.catalog.data import Manifest
 from pih.sizes import MEMORY
+from pih.spdx import NOASSERTION, expression
 from pih.structure import Path as Keys
 from pih.structure import RefusedError, StructureError, choice_problem, dotted, show, structure, unstructure
 from pih.toml_lines import key_lines, line_of, too_deep
@@ -101,6 +102,8 @@ def _check(manifest: Manifest) -> None:
     for identity, specifier in manifest.conflicts.items():
         _check_form(f"conflicts|{identity}", identity, _ID, "backend/torch")
         _check_specifier(f"conflicts|{identity}", specifier)
+    if manifest.licence not in (NOASSERTION, expression(manifest.licence)):
+        raise RefusedError("licence", f"{show(manifest.licence)} is no SPDX expression", 'write it like "Apache-2.0"')
     if manifest.target.device_memory:
         _check_form("target|device_memory", manifest.target.device_memory, MEMORY, "16 GiB")
     if manifest.target.driver:

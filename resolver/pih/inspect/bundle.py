@@ -117,7 +117,8 @@ def known(lock: Lock) -> dict[str, tuple[str, str]]:
     found = {item.name: (item.version, item.reasons[0]) for item in lock.artifacts if item.reasons}
     found |= {plugin.id: (plugin.version, plugin.reasons[0]) for plugin in lock.plugins if plugin.reasons}
     source = f"model.weights {checkpoint(lock)['source']}"
-    return found | {"pih": (lock.pih, "the runtime of every bundle"), "weights": ("", source)}
+    text = "tokenizer and chat template of the model"
+    return found | {"pih": (lock.pih, "the runtime of every bundle"), "weights": ("", source), "model": ("", text)}
 
 
 def checkpoint(lock: Lock) -> dict[str, Any]:

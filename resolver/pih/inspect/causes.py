@@ -24,6 +24,7 @@ _VERBS = {"imported": "imports", "needed": "needs"}
 BASE: Key = ("part", "base userland")
 RUNTIME: Key = ("part", "pih")
 WEIGHTS: Key = ("part", "weights")
+TEXT: Key = ("part", "model")
 
 
 @attrs.frozen
@@ -142,6 +143,9 @@ def _of_parts(lock: Lock) -> Iterable[tuple[Thing, list[Cause]]]:
     yield Thing(*BASE, "the Python that runs the worker, and its libraries"), why
     running = [Cause((f"{name} runs in the worker",), ("plugin", name)) for name in lock.start_order]
     yield Thing(*RUNTIME, f"{lock.pih}, the runtime of every bundle"), running
+    reading = [plugin.id for plugin in lock.plugins if "model.text" in plugin.provides]
+    text = [Cause((f"{name} reads the model's tokenizer and chat template",), ("plugin", name)) for name in reading]
+    yield Thing(*TEXT, "tokenizer and chat template"), text
     yield Thing(*WEIGHTS, str(checkpoint(lock)["source"])), _of_weights(lock, held)
 
 

@@ -15,7 +15,7 @@ from pih.structure import unstructure
 
 _NO_DEVICE = Device(count=0, sm="", memory_bytes=0, driver="")
 _SAME_KEY = {"memory_bytes": "memory"}
-_PARTS = ("provides", "requires", "permissions", "runtime", "abi")
+_PARTS = ("provides", "requires", "permissions", "runtime", "abi", "licence")
 
 Line = Callable[[str, str], str]
 

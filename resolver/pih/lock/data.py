@@ -94,7 +94,7 @@ class Plugin:
 
     trust: 'built-in', 'local' (unsigned, on the profile's word) or the fingerprint of the key that signed it.
     artifact: the archive that carries it, '' for the source tree's own. manifest: sha256 of what its plugin.toml
-    decides. reasons: chains up to a line of the profile.
+    decides. licence: an SPDX expression or NOASSERTION. reasons: chains up to a line of the profile.
     """
 
     id: str
@@ -105,6 +105,7 @@ class Plugin:
     trust: str
     artifact: str
     manifest: str
+    licence: str
     provides: dict[str, str]
     requires: tuple[Requirement, ...]
     reasons: tuple[str, ...]
@@ -156,7 +157,10 @@ class PlanRef:
 
 @attrs.frozen
 class Artifact:
-    """A file from outside, by sha256 + size; purls can supply it. kind: deb | wheel | npm | hf | file | plugin."""
+    """A file from outside, by sha256 + size; purls can supply it. kind: deb | wheel | npm | hf | file | plugin.
+
+    licence: an SPDX expression, or NOASSERTION where it is not known.
+    """
 
     name: str
     version: str

@@ -146,6 +146,7 @@ def _plugin(plugin: Manifest, reasons: tuple[str, ...], solution: Solution, cata
         abi=plugin.abi,
         **outside.source_of(plugin, catalog),
         manifest=fingerprint(plugin),
+        licence=plugin.licence,
         provides=dict(sorted(plugin.provides.items())),
         requires=requires,
         reasons=reasons,

@@ -47,7 +47,7 @@ def artifact_of(plugin: Manifest, catalog: Catalog, reasons: tuple[str, ...]) ->
         sha256=origin.sha256,
         size=origin.size,
         purls=(purl.render("generic", "plugin", "", origin.place),),
-        licence="NOASSERTION",
+        licence=plugin.licence,
         reasons=reasons,
     )
 

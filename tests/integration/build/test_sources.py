@@ -88,9 +88,13 @@ def test_what_was_fetched_is_kept_when_another_fails(bring, store, tmp_path):
     ("metadata", "licence"),
     [
         ("License-Expression: MIT", "MIT"),
-        ("License: BSD", "BSD"),
+        ("License-Expression: apache-2.0 or mit", "Apache-2.0 OR MIT"),
+        ("License: MIT License", "MIT"),
+        ("License: BSD", "NOASSERTION"),
+        ("License: BSD\nClassifier: License :: OSI Approved :: ISC License (ISCL)", "ISC"),
+        ("Classifier: License :: OSI Approved :: BSD License", "NOASSERTION"),
         ("License: a\n  whole text", "NOASSERTION"),
-        ("Classifier: License :: OSI Approved :: MIT License", "MIT License"),
+        ("Classifier: License :: OSI Approved :: MIT License", "MIT"),
         ("Summary: s", "NOASSERTION"),
     ],
 )

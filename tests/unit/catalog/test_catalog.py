@@ -77,7 +77,7 @@ MESSAGES = {
         (
             "5: sumary: unknown key\n"
             '  to fix: did you mean "summary"? known keys: id, version, kind, abi, summary, provides, requires, '
-            "optional, conflicts, yanked, target, "
+            "optional, conflicts, licence, yanked, target, "
             "runtime, build, permissions, report, tested"
         ),
     ),

@@ -37,6 +37,7 @@ FILES = [
     file("/usr/lib/python3.11/lib-dynload/_queue.cpython-311-x86_64-linux-gnu.so", "imported by queue", "libc6"),
     file("/usr/bin/pih-worker", "entry point of the image", "pih"),
     file("/pih/weights/weights.safetensors", "the model's weights", "weights", layer="weights"),
+    file("/pih/model/tokenizer.json", "tokenizer and chat template of the model", "model", layer="deployment"),
 ]  # fmt: skip
 GRAPH = OF_LOCK.joined(causes.of_files(OF_LOCK, FILES))
 
@@ -83,6 +84,8 @@ def test_a_file_says_what_it_came_with():
         ("libz.so.1", "target.os", "/usr/bin/python3.11 needs libz.so.1"),
         ("_queue", "target.os", None),
         ("weights.safetensors", "model.weights", None),
+        ("tokenizer.json", "model.plugin", "/pih/model/tokenizer.json: tokenizer and chat template of the model"),
+        ("model", "model.plugin", "model/text reads the model's tokenizer and chat template"),
         ("bundle.json", "backend.plugin", None),
         ("pih-worker", "backend.plugin", "/usr/bin/pih-worker: entry point of the image"),
     ],

@@ -112,7 +112,7 @@ def test_bundle_lists_every_file_but_itself(inputs, make_spec, tmp_path):
         "lock.json": "app",
         "pack.so": "kernels/cpu",
         "plan.json": "model/llama",
-        "tokenizer.json": "model/text",
+        "tokenizer.json": "model",
         "weights.safetensors": "weights",
     }
 
