@@ -16,7 +16,7 @@ import attrs
 
 @attrs.frozen
 class FetchStarted:
-    """A download begins. size: bytes."""
+    """A download begins. size: bytes, 0 where it is not known."""
 
     name: str
     size: int
@@ -115,7 +115,7 @@ def _verb(step: str) -> str:
 def _line(event: Event) -> str:
     match event:
         case FetchStarted(name, size):
-            return f"fetch    {name} ({size / 1e6:.1f} MB)"
+            return f"fetch    {name} ({size / 1e6:.1f} MB)" if size else f"fetch    {name}"
         case FetchDone(name, source):
             return f"fetched  {name} from {source}"
         case FetchFailed(name):
@@ -149,7 +149,7 @@ def bars(stream: TextIO) -> Iterator[Listener]:
     def show(event: Event) -> None:
         match event:
             case FetchStarted(name, size):
-                tasks[f"fetch {name}"] = fetches.add_task(name, total=size)
+                tasks[f"fetch {name}"] = fetches.add_task(name, total=size or None)
             case FetchAdvanced(name, done):
                 fetches.update(tasks[f"fetch {name}"], completed=done)
             case FetchDone(name) | FetchFailed(name):

@@ -1,9 +1,10 @@
 """The content-addressed store: artifacts by sha256, and what can be made again from them.
 
     sha256/DIGEST   artifacts, each checked against its digest on entry, read-only
-    steps/KEY/      outputs of build steps  (these three as in `made`)
+    steps/KEY/      outputs of build steps  (this and the next three as in `made`)
     python/KEY/     unpacked interpreters
     roots/DIGEST/   unpacked bundles
+    images/DIGEST/  what identifies an image in an engine's store, once its layers were read and right
     tmp/            workspaces of running processes
 
 Everything enters by a rename from a workspace, so a reader sees a whole entry or none, and
@@ -31,7 +32,7 @@ import attrs
 from pih.build import tree
 from pih_runtime.errors import BuildError, FetchError
 
-Place = Literal["steps", "python", "roots"]
+Place = Literal["steps", "python", "roots", "images"]
 _CHUNK = 1 << 20
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 _ROOM = "make room on its disk, or set PIH_STORE to a folder on another one"
@@ -186,7 +187,7 @@ def default_root(environment: Mapping[str, str]) -> Path:
 def open_store(root: Path) -> Store:
     """The store at `root`, made if need be; raises BuildError where it cannot be written."""
     try:
-        for name in ("sha256", "steps", "python", "roots", "tmp"):
+        for name in ("sha256", "steps", "python", "roots", "images", "tmp"):
             (root / name).mkdir(parents=True, exist_ok=True)
     except OSError as problem:
         raise BuildError(

@@ -17,15 +17,29 @@ def aligned(rows: Sequence[Sequence[str]], numbers: frozenset[int] = frozenset()
     return ["  ".join(cell(index, text) for index, text in enumerate(row)).rstrip() for row in rows]
 
 
+def printable(text: str) -> str:
+    """Text of a bundle for a terminal: a name may hold what moves the cursor or turns the line around."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
 def components(rows: Sequence[Component], held: Contents) -> str:
-    """component, version, unpacked, compressed, reason; sizes in MB, the largest first."""
-    head = ("component", "version", "unpacked", "compressed", "reason")
+    """component, version, unpacked, compressed, licence, reason; sizes in MB, the largest first.
+
+    Columns that nothing is known for are left out.
+    """
+    head = ("component", "version", "unpacked", "compressed", "licence", "reason")
     cells = [
-        (row.name, row.version, f"{row.size / 1e6:.2f}", f"{row.compressed / 1e6:.2f}", _short(row.reason))
+        (row.name, row.version, _mb(row.size), _mb(row.compressed), row.licence or "", _short(row.reason))
         for row in rows
     ]
-    total = ("total", "", f"{held.size / 1e6:.2f}", f"{held.compressed / 1e6:.2f}", "MB")
-    return "\n".join(aligned([head, *cells, total], numbers=frozenset({2, 3})))
+    total = ("total", "", _mb(held.size), _mb(held.compressed), "", "MB")
+    known = [True, True, True, held.compressed > 0, any(row.licence for row in rows), True]
+    table = [[cell for cell, keep in zip(row, known, strict=True) if keep] for row in (head, *cells, total)]
+    return "\n".join(aligned(table, numbers=frozenset({2, 3} if known[3] else {2})))
+
+
+def _mb(count: int) -> str:
+    return f"{count / 1e6:.2f}"
 
 
 def _short(reason: str) -> str:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
-from pih.cli import _builders, _table, _workspace
-from pih.inspect import overview
-from pih.inspect.bundle import Contents, checkpoint, components, known, origin
-from pih.inspect.opened import Opened, opened
+from pih.cli import _builders, _bundle, _table, _workspace
+from pih.inspect import overview, tree
+from pih.inspect.bundle import Contents, checkpoint, components, known, licences, origin
+from pih.inspect.explain import served
+from pih.inspect.opened import Opened
 from pih.inspect.overview import Reasoned
+from pih.lock import Lock
 from pih_runtime.errors import UsageError
 
 
-@click.command(epilog="Example: pih inspect --profile profiles/smollm2-cpu.toml --json")
-@click.argument("bundle", type=click.Path(path_type=Path), required=False)
+@click.command(epilog="Example: pih inspect podman:localhost/pih/smollm2-cpu:0.1.0 --tree")
+@click.argument("bundle", required=False)
 @click.option(
     "--profile",
     "profile_path",
@@ -24,37 +27,54 @@ from pih_runtime.errors import UsageError
     metavar="FILE",
     help="The profile whose image to show; it is built unless it is in the store.",
 )
-@click.option("--files", "files_wanted", is_flag=True, help="List every file with its size, component and reason.")
+@click.option("--tree", "form", flag_value="tree", help="Show sizes as a tree: layers, components, largest files.")
+@click.option("--files", "form", flag_value="files", help="List every file with its size, component and reason.")
+@click.option("--json", "form", flag_value="json", help="Print all of it as JSON: {identity, layers, files, …}.")
 @_workspace.offline_option
-@click.option("--json", "json_wanted", is_flag=True, help="Print all of it as JSON: {identity, layers, files, …}.")
-def command(
-    bundle: Path | None, profile_path: Path | None, files_wanted: bool, offline: bool, json_wanted: bool
-) -> None:
-    """Show what is in a bundle: identity, target, plugins with reasons, fallbacks, memory, layers, components.
+def command(bundle: str | None, profile_path: Path | None, form: str | None, offline: bool) -> None:
+    """Show what is in a bundle: identity, target, plugins with reasons, ops, memory, layers, components, licences.
 
-    BUNDLE is the folder of an OCI image layout, an archive of one, or the root that it was unpacked to; --profile
-    takes the image of a profile instead.
+    BUNDLE is the folder of an OCI image layout, an archive of one, the root that it was unpacked to, or an image in an
+    engine's store: podman:NAME, docker:NAME. --profile takes the image of a profile instead.
     """
     if (bundle is None) == (profile_path is None):
         raise UsageError("give a BUNDLE or a --profile", fix="pih inspect --profile profiles/smollm2-cpu.toml")
     if bundle is None:
         assert profile_path is not None
-        bundle = _builders.build_profile(profile_path, offline=offline)[1].output
-    held = opened(bundle)
-    if json_wanted:
-        click.echo(json.dumps(overview.as_json(held), indent=2))
-        return
-    lines = _files(held.contents) if files_wanted else _overview(held)
-    click.echo("\n".join(lines))
+        bundle = str(_builders.build_profile(profile_path, offline=offline)[1].output)
+    found = _bundle.held(bundle)
+    click.echo("\n".join(map(_table.printable, _FORMS[form or "overview"](found))))
 
 
-def _overview(held: Opened) -> list[str]:
+def _json(held: Opened) -> Iterator[str]:
+    yield from json.dumps(overview.as_json(held), indent=2).splitlines()
+
+
+def _tree(held: Opened) -> Iterator[str]:
+    return tree.lines(tree.tree(held.contents, components(held.contents, known(held.lock))))
+
+
+def _overview(held: Opened) -> Iterator[str]:
     contents, lock = held.contents, held.lock
+    yield from _table.aligned([fact for fact in _facts(contents, lock) if fact[1]])
+    yield from ("", "plugins", *_indented(_plugins(overview.plugins(lock))))
+    yield from ("", f"ops: {lock.plan.calls} calls", *_indented(_ops(lock)))
+    yield from ("", "layers", *_indented(_layers(contents)), "")
+    rows = components(contents, known(lock), licences(lock))
+    yield from _table.components(rows, contents).split("\n")
+
+
+def _facts(contents: Contents, lock: Lock) -> list[tuple[str, str]]:
     limits = lock.limits
-    facts = [
+    return [
         ("name", contents.name),
-        ("digest", contents.digest),
+        ("form", contents.form),
+        ("digest", contents.digest or "not known: this form of the bundle keeps no manifest"),
+        ("config", contents.config),
+        ("content", contents.content and f"{contents.content} whatever the layers' compression"),
         ("lock", contents.lock),
+        ("profile", f"{lock.profile.file} sha256:{lock.profile.sha256}"),
+        ("made by", f"pih {lock.pih}, lock schema {lock.schema}"),
         ("image", contents.reference),
         ("target", overview.target(lock)),
         ("model", f"{lock.model.get('plugin')}: {checkpoint(lock)['source']}"),
@@ -63,38 +83,54 @@ def _overview(held: Opened) -> list[str]:
         ("memory", overview.budget(lock)),
         ("fallbacks", "; ".join(overview.fallbacks(lock)) or "none: every op has its kernel"),
     ]
-    lines = _table.aligned([fact for fact in facts if fact[1]])
-    lines += ["", "plugins", *_indented(_plugins(overview.plugins(lock)))]
-    lines += ["", "layers", *_indented(_layers(contents))]
-    return [*lines, "", _table.components(components(contents, known(lock)), contents)]
 
 
 def _plugins(rows: tuple[Reasoned, ...]) -> list[str]:
-    cells = []
-    for row in rows:
-        plugin = row.plugin
-        source = origin(plugin)
-        wider = [plugin.permissions.network] if plugin.permissions.network != "none" else []
-        reaches = ", ".join([*wider, *plugin.permissions.devices, *plugin.permissions.paths])
-        cells.append((plugin.id, plugin.version, source, reaches, row.reason))
+    cells = [
+        (
+            row.plugin.id,
+            row.plugin.version,
+            origin(row.plugin),
+            ", ".join(overview.permissions(row.plugin)),
+            row.reason,
+        )
+        for row in rows
+    ]
     head = ("plugin", "version", "source", "may use", "reason")
     kept = [index for index in range(5) if any(cell[index] for cell in cells)]
     return _table.aligned([[row[index] for index in kept] for row in (head, *cells)])
 
 
+def _ops(lock: Lock) -> list[str]:
+    rows = [
+        (op.op if first else "", str(len(op.kernels)) if first else "", variant)
+        for op in served(lock)
+        for first, variant in zip((True, *[False] * len(op.variants)), op.variants, strict=False)
+    ]
+    return _table.aligned([("op", "kernels", "formats and precision"), *rows], numbers=frozenset({1}))
+
+
 def _layers(held: Contents) -> list[str]:
     head = ("layer", "unpacked", "shipped", "digest (sizes in MB)")
     rows = [
-        (layer.name, f"{layer.size / 1e6:.2f}", f"{layer.compressed / 1e6:.2f}" if layer.digest else "", layer.digest)
+        (
+            layer.name,
+            f"{layer.size / 1e6:.2f}",
+            f"{layer.compressed / 1e6:.2f}" if layer.compressed else "",
+            layer.digest or (f"{layer.diff_id} unpacked" if layer.diff_id else ""),
+        )
         for layer in held.layers
     ]
     return _table.aligned([head, *rows], numbers=frozenset({1, 2}))
 
 
-def _files(held: Contents) -> list[str]:
-    rows = [(str(file.size), file.path, f"{file.component}: {file.reason}") for file in held.files]
-    return _table.aligned(rows, numbers=frozenset({0}))
+def _files(held: Opened) -> Iterator[str]:
+    rows = [(str(file.size), file.path, f"{file.component}: {file.reason}") for file in held.contents.files]
+    yield from _table.aligned(rows, numbers=frozenset({0})) if rows else ()
 
 
 def _indented(lines: list[str]) -> list[str]:
     return [f"  {line}" for line in lines]
+
+
+_FORMS = {"overview": _overview, "tree": _tree, "files": _files, "json": _json}

@@ -9,7 +9,7 @@ import click
 
 from pih import lock as locks
 from pih.build.progress import renderer
-from pih.cli import _builders, _workspace
+from pih.cli import _builders, _bundle, _table, _workspace
 from pih.inspect import causes, reasons, why
 from pih.inspect.causes import Graph
 from pih.inspect.opened import opened
@@ -20,7 +20,7 @@ from pih_runtime.errors import UsageError
 
 @click.command(epilog="Example: pih why libstdc++.so.6 --profile profiles/smollm2-cpu.toml")
 @click.argument("name")
-@click.argument("bundle", type=click.Path(path_type=Path), required=False)
+@click.argument("bundle", required=False)
 @click.option(
     "--lock",
     "lock_path",
@@ -38,13 +38,13 @@ from pih_runtime.errors import UsageError
 @_workspace.offline_option
 @_workspace.json_option
 def command(
-    name: str, bundle: Path | None, lock_path: Path | None, profile_path: Path | None, offline: bool, as_json: bool
+    name: str, bundle: str | None, lock_path: Path | None, profile_path: Path | None, offline: bool, as_json: bool
 ) -> None:
     """Say why NAME is part of a deployment: every chain of reasons up to a line of its profile, the shortest first.
 
     NAME is a plugin, capability, artifact, op or kernel, a file by its path or the end of one, a module, or the
-    digest of a file, artifact or layer or the beginning of it. BUNDLE is an image layout, an archive of one, or the
-    root that it was unpacked to.
+    digest of a file, artifact or layer or the beginning of it. BUNDLE is an image layout, an archive of one, the
+    root that it was unpacked to, or an image in an engine's store: podman:NAME, docker:NAME.
     """
     if [bundle, lock_path, profile_path].count(None) != 2:
         raise UsageError(
@@ -53,15 +53,16 @@ def command(
     if profile_path is not None:
         found = _of_profile(name, profile_path, offline=offline)
     elif bundle is not None:
-        held = opened(bundle)
-        found = _asked(causes.of_contents(causes.of_lock(held.lock), held.contents), name, str(bundle))
+        held = _bundle.held(bundle)
+        found = _asked(causes.of_contents(causes.of_lock(held.lock), held.contents), name, bundle)
     else:
         assert lock_path is not None
         found = _asked(causes.of_lock(locks.read(lock_path)), name, str(lock_path))
     if as_json:
         click.echo(json.dumps({"name": name, "answers": [why.as_json(answer) for answer in found]}, indent=2))
         return
-    click.echo("\n\n".join(_text(answer) for answer in found))
+    lines = "\n\n".join(_text(answer) for answer in found).split("\n")
+    click.echo("\n".join(map(_table.printable, lines)))
 
 
 def _asked(graph: Graph, name: str, where: str) -> tuple[Answer, ...]:

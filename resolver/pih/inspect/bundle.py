@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -29,28 +34,39 @@ class File:
 
 @attrs.frozen
 class Layer:
-    """A layer in words. size: of its files; compressed: of its blob."""
+    """A layer in words. size: of its files; digest, compressed: of its blob; diff_id: of the archive in it.
+
+    What is not known is '' and 0: an unpacked root has no blobs, an engine's store may have thrown them away.
+    """
 
     name: str
     digest: str
     size: int
     compressed: int
+    diff_id: str = ""
 
 
 @attrs.frozen
 class Component:
-    """All files of one origin. compressed: its share of its layers, by size."""
+    """All files of one origin. compressed: its share of its layers, by size. licence: '' where nothing says it."""
 
     name: str
     version: str
     size: int
     compressed: int
     reason: str
+    licence: str = ""
+    files: int = 0
 
 
 @attrs.frozen
 class Contents:
-    """A bundle as an operator sees it; sizes in bytes. reference: the image's name for engines."""
+    """A bundle as an operator sees it; sizes in bytes. reference: the image's name for engines.
+
+    digest: of the manifest. config: of the configuration, which engines call the image's id. content: of all layers'
+    archives, the same whatever their compression. form: what the bundle was read from, in words. Where the form has
+    no such thing, each is ''.
+    """
 
     name: str
     digest: str
@@ -58,6 +74,9 @@ class Contents:
     reference: str
     layers: tuple[Layer, ...]
     files: tuple[File, ...]
+    config: str = ""
+    content: str = ""
+    form: str = attrs.field(default="an image layout", eq=False)
 
     @property
     def size(self) -> int:
@@ -77,8 +96,13 @@ def contents(path: Path) -> Contents:
 
 def of_layout(image: layouts.Layout) -> Contents:
     """What is in a layout that was read already."""
+    return described(image, layouts.bundle_file(image))
+
+
+def described(image: layouts.Layout, data: dict[str, Any]) -> Contents:
+    """An image and its parsed bundle.json; none of its layers is read."""
     where = str(image.path)
-    name, lock, files = listed(layouts.bundle_file(image), where)
+    name, lock, files = listed(data, where)
     try:
         titles = [str(entry["comment"]) for entry in image.config["history"]]
     except (KeyError, TypeError, ValueError) as problem:
@@ -86,10 +110,21 @@ def of_layout(image: layouts.Layout) -> Contents:
     if len(titles) != len(image.layers):
         raise SealError(f"{len(image.layers)} layers, and {len(titles)} names for them", where=where, fix=_FIX)
     layers = tuple(
-        Layer(title, layer.digest, sum(file.size for file in files if file.layer == title), layer.size)
+        Layer(title, layer.digest, sum(file.size for file in files if file.layer == title), layer.size, layer.diff_id)
         for title, layer in zip(titles, image.layers, strict=True)
     )
-    return Contents(name, image.digest, lock, image.reference, layers, files)
+    content = chain_id(layer.diff_id for layer in image.layers)
+    return Contents(name, image.digest, lock, image.reference, layers, files, image.config_digest, content)
+
+
+def chain_id(diff_ids: Iterable[str]) -> str:
+    """One digest for the archives of a stack of layers, the lowest first: ChainID of the OCI image specification."""
+
+    def stacked(below: str, upper: str) -> str:
+        return "sha256:" + hashlib.sha256(f"{below} {upper}".encode()).hexdigest()
+
+    found = list(diff_ids)
+    return functools.reduce(stacked, found) if found else ""
 
 
 def listed(data: dict[str, Any], where: str) -> tuple[str, str, tuple[File, ...]]:
@@ -137,12 +172,20 @@ def origin(plugin: Plugin) -> str:
     return f"from {plugin.source}, {word}"
 
 
-def components(held: Contents, facts: dict[str, tuple[str, str]]) -> list[Component]:
+def licences(lock: Lock) -> dict[str, str]:
+    """The licence of each component that the lock gives one: an SPDX expression, or NOASSERTION."""
+    return {artifact.name: artifact.licence for artifact in lock.artifacts}
+
+
+def components(
+    held: Contents, facts: dict[str, tuple[str, str]], licensed: Mapping[str, str] = MappingProxyType({})
+) -> list[Component]:
     """Files by component, the largest first. facts: version and reason by name, as `known` gives them."""
     share = {layer.name: layer.compressed / layer.size if layer.size else 0.0 for layer in held.layers}
     sizes: dict[str, int] = {}
     packed: dict[str, float] = {}
     reasons: dict[str, str] = {}
+    count = Counter(file.component for file in held.files)
     for file in held.files:
         sizes[file.component] = sizes.get(file.component, 0) + file.size
         packed[file.component] = packed.get(file.component, 0.0) + file.size * share.get(file.layer, 0.0)
@@ -150,14 +193,16 @@ def components(held: Contents, facts: dict[str, tuple[str, str]]) -> list[Compon
     rows = []
     for name, size in sizes.items():
         version, reason = facts.get(name, ("", reasons[name]))
-        rows.append(Component(name, version, size, round(packed[name]), reason))
+        licence = licensed.get(name, "")
+        rows.append(Component(name, version, size, round(packed[name]), reason, licence, count[name]))
     return sorted(rows, key=lambda row: (-row.size, row.name))
 
 
 def as_json(held: Contents) -> dict[str, Any]:
     """`{identity, layers, files}`, the shape that scripts rely on."""
+    names = ("name", "digest", "lock", "reference", "config", "content", "form")
     return {
-        "identity": {"name": held.name, "digest": held.digest, "lock": held.lock, "reference": held.reference},
+        "identity": {name: getattr(held, name) for name in names},
         "layers": [attrs.asdict(layer) for layer in held.layers],
         "files": [
             {key: value for key, value in attrs.asdict(file).items() if value != "" or key == "digest"}

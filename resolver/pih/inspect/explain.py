@@ -86,7 +86,7 @@ def explanation(lock: Lock, profile: Profile, root: Path) -> Explanation:
     return Explanation(
         lock=lock,
         choices=tuple(sorted(choices, key=lambda choice: choice.capability)),
-        ops=_ops(lock),
+        ops=served(lock),
         fallbacks=tuple(overview.fallbacks(lock)),
         artifacts=_groups(lock, lambda name: chains(("artifact", name))[0]),
         lines={
@@ -104,16 +104,17 @@ def explanation(lock: Lock, profile: Profile, root: Path) -> Explanation:
     )
 
 
-def _ops(lock: Lock) -> tuple[Served, ...]:
-    served = {}
+def served(lock: Lock) -> tuple[Served, ...]:
+    """Every op that the plan calls, by name."""
+    found = {}
     for op in sorted({binding.op for binding in lock.bindings}):
         bindings = [binding for binding in lock.bindings if binding.op == op]
-        served[op] = Served(
+        found[op] = Served(
             op,
             tuple(binding.symbol for binding in bindings),
             tuple(dict.fromkeys(f"{_formats(binding)}: {binding.precision}" for binding in bindings)),
         )
-    return tuple(served.values())
+    return tuple(found.values())
 
 
 def _formats(binding: Binding) -> str:

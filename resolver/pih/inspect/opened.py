@@ -1,4 +1,7 @@
-"""A bundle in any form that an operator has it in: image layout, archive of one, or unpacked root; with its lock."""
+"""A bundle in any form that an operator has it in, with its lock.
+
+An image layout, an archive of one, the root that it was unpacked to, an image in the store of podman or docker.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,25 @@ import lzma
 import tarfile
 import tempfile
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import attrs
 
 from pih import lock as locks
 from pih.build import extract
+from pih.build.progress import Listener
+from pih.build.store import Store
 from pih.bundle import layout as layouts
-from pih.inspect.bundle import Contents, Layer, listed, of_layout
+from pih.bundle import stored
+from pih.inspect.bundle import Contents, Layer, described, listed, of_layout
 from pih.lock import Lock
 from pih_runtime.errors import SealError
 
 _LOCK_FILE = "pih/lock.json"
 _UNREADABLE = (tarfile.TarError, OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)
-_FIX = "name the folder of an image layout, an archive of it, or the root that it was unpacked to"
+_FIX = "name the folder of an image layout, an archive of it, the root that it was unpacked to, or podman:IMAGE"
 
 
 @attrs.frozen
@@ -42,6 +50,38 @@ def opened(path: Path) -> Opened:
     return _paired(of_layout(image), layouts.member(image, _LOCK_FILE), path)
 
 
+def opened_image(image: stored.Named, store: Store, environment: Mapping[str, str], listener: Listener) -> Opened:
+    """As `opened`, of an image in an engine's store. Its layers were read whole, now or by an earlier call.
+
+    What the store has thrown away is '' and 0: the manifest's digest, what layers were shipped as.
+    """
+    kept = stored.kept(image, store, environment, listener)
+    data, lock = (_read(kept.path / "described" / name) for name in ("bundle.json", "lock.json"))
+    contents = described(layouts.read(kept.path), _parsed(data, image.text))
+    if not kept.whole:
+        layers = tuple(attrs.evolve(layer, digest="", compressed=0) for layer in contents.layers)
+        contents = attrs.evolve(contents, digest="", layers=layers)
+    form = f"{image.engine}'s store; every layer was read, and is what the image's configuration names"
+    return _paired(attrs.evolve(contents, reference=image.name, form=form), lock, Path(image.text))
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as problem:
+        raise SealError(f"cannot be read: {problem.strerror}", where=str(path), fix=_FIX) from problem
+
+
+def _parsed(data: bytes, where: str) -> dict[str, Any]:
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as problem:
+        raise SealError(f"cannot be read: {problem}", where=where, fix=_FIX) from problem
+    if not isinstance(value, dict):
+        raise SealError("not a JSON object", where=where, fix=_FIX)
+    return value
+
+
 def _paired(contents: Contents, lock: bytes, path: Path) -> Opened:
     if contents.lock != "sha256:" + hashlib.sha256(lock).hexdigest():
         raise SealError(f"/{_LOCK_FILE} is not the lock that the bundle was built from", where=str(path), fix=_FIX)
@@ -51,16 +91,13 @@ def _paired(contents: Contents, lock: bytes, path: Path) -> Opened:
 def _root(root: Path) -> Opened:
     """An unpacked bundle: its layers are told apart by the list of files alone, and have no digests."""
     where = root / layouts.BUNDLE_FILE
-    try:
-        data, lock = json.loads(where.read_bytes()), (root / _LOCK_FILE).read_bytes()
-    except (OSError, ValueError, RecursionError) as problem:
-        raise SealError(f"cannot be read: {problem}", where=str(where), fix=_FIX) from problem
-    name, digest, files = listed(data, str(where))
+    name, digest, files = listed(_parsed(_read(where), str(where)), str(where))
     layers = tuple(
         Layer(title, "", sum(file.size for file in files if file.layer == title), 0)
         for title in dict.fromkeys(file.layer for file in files)
     )
-    return _paired(Contents(name, "", digest, "", layers, files), lock, root)
+    contents = Contents(name, "", digest, "", layers, files, form="an unpacked image")
+    return _paired(contents, _read(root / _LOCK_FILE), root)
 
 
 def _archive(path: Path) -> Opened:
@@ -75,4 +112,5 @@ def _archive(path: Path) -> Opened:
                         extract.file(root, entry.name, content, entry.size, executable=False)
         except (*_UNREADABLE, extract.UnsafePathError) as problem:
             raise SealError(f"no archive of an image layout: {problem}", where=str(path), fix=_FIX) from problem
-        return opened(root)
+        held = opened(root)
+        return attrs.evolve(held, contents=attrs.evolve(held.contents, form="an archive of an image layout"))

@@ -64,13 +64,25 @@ def mib(count: int) -> str:
     return f"{count / 2**20:.1f} MiB"
 
 
+def permissions(plugin: Plugin) -> tuple[str, ...]:
+    """What a plugin may reach beyond its own memory, in words."""
+    asked = plugin.permissions
+    network = {"none": (), "listen": ("listen on a port",)}.get(asked.network, (asked.network,))
+    return (*network, *asked.devices, *asked.paths)
+
+
 def as_json(held: Opened) -> dict[str, Any]:
     """`{identity, layers, files}` and the decisions behind them, the shape that scripts rely on."""
     lock = held.lock
+    rows = bundle.components(held.contents, bundle.known(lock), bundle.licences(lock))
     return bundle.as_json(held.contents) | {
+        "versions": {"pih": lock.pih, "lock": lock.schema},
+        "profile": unstructure(lock.profile),
         "target": unstructure(lock.target),
         "model": unstructure(lock.model),
         "limits": unstructure(lock.limits),
+        "service": unstructure(lock.service),
+        "delivery": lock.delivery,
         "plugins": [
             {
                 "id": row.plugin.id,
@@ -78,12 +90,18 @@ def as_json(held: Opened) -> dict[str, Any]:
                 "source": row.plugin.source,
                 "trust": row.plugin.trust,
                 "artifact": row.plugin.artifact,
+                "provides": row.plugin.provides,
+                "requires": unstructure(row.plugin.requires),
                 "permissions": unstructure(row.plugin.permissions),
                 "reason": row.reason,
             }
             for row in plugins(lock)
         ],
+        "start_order": list(lock.start_order),
+        "plan": unstructure(lock.plan),
+        "bindings": unstructure(lock.bindings),
         "fallbacks": unstructure(lock.fallbacks),
         "budget": unstructure(lock.budget),
-        "components": [attrs.asdict(row) for row in bundle.components(held.contents, bundle.known(lock))],
+        "components": [attrs.asdict(row) for row in rows],
+        "artifacts": unstructure(lock.artifacts),
     }
