@@ -8,9 +8,10 @@ from pathlib import Path
 
 import click
 
+from pih import licences
 from pih.cli import _builders, _bundle, _table, _workspace
 from pih.inspect import overview, tree
-from pih.inspect.bundle import Contents, checkpoint, components, known, licences, origin
+from pih.inspect.bundle import Contents, checkpoint, components, known, origin
 from pih.inspect.explain import served
 from pih.inspect.opened import Opened
 from pih.inspect.overview import Reasoned
@@ -60,7 +61,7 @@ def _overview(held: Opened) -> Iterator[str]:
     yield from ("", "plugins", *_indented(_plugins(overview.plugins(lock))))
     yield from ("", f"ops: {lock.plan.calls} calls", *_indented(_ops(lock)))
     yield from ("", "layers", *_indented(_layers(contents)), "")
-    rows = components(contents, known(lock), licences(lock))
+    rows = components(contents, known(lock), licences.of_components(lock))
     yield from _table.components(rows, contents).split("\n")
 
 

@@ -172,15 +172,13 @@ def origin(plugin: Plugin) -> str:
     return f"from {plugin.source}, {word}"
 
 
-def licences(lock: Lock) -> dict[str, str]:
-    """The licence of each component that the lock gives one: an SPDX expression, or NOASSERTION."""
-    return {artifact.name: artifact.licence for artifact in lock.artifacts}
-
-
 def components(
     held: Contents, facts: dict[str, tuple[str, str]], licensed: Mapping[str, str] = MappingProxyType({})
 ) -> list[Component]:
-    """Files by component, the largest first. facts: version and reason by name, as `known` gives them."""
+    """Files by component, the largest first. facts: version and reason by name, as `known` gives them.
+
+    licensed: licences by name, as `licences.of_components` gives them.
+    """
     share = {layer.name: layer.compressed / layer.size if layer.size else 0.0 for layer in held.layers}
     sizes: dict[str, int] = {}
     packed: dict[str, float] = {}

@@ -6,6 +6,7 @@ from typing import Any
 
 import attrs
 
+from pih import licences
 from pih.inspect import bundle, causes, reasons, why
 from pih.inspect.opened import Opened
 from pih.lock import Lock, Plugin
@@ -74,7 +75,7 @@ def permissions(plugin: Plugin) -> tuple[str, ...]:
 def as_json(held: Opened) -> dict[str, Any]:
     """`{identity, layers, files}` and the decisions behind them, the shape that scripts rely on."""
     lock = held.lock
-    rows = bundle.components(held.contents, bundle.known(lock), bundle.licences(lock))
+    rows = bundle.components(held.contents, bundle.known(lock), licences.of_components(lock))
     return bundle.as_json(held.contents) | {
         "versions": {"pih": lock.pih, "lock": lock.schema},
         "profile": unstructure(lock.profile),
