@@ -17,7 +17,7 @@ from pih.catalog import Catalog, Manifest
 from pih.cli import _workspace
 from pih.structure import nearest, unstructure
 from pih.trust import add as adding
-from pih.trust import content, find, keyring, publish, sign
+from pih.trust import content, find, keyring, keys, publish
 from pih_runtime.errors import UsageError
 
 _PATH = click.Path(path_type=Path)
@@ -29,7 +29,7 @@ _key = click.option("--key", "key_path", type=_PATH, metavar="FILE", required=Tr
 
 @click.group()
 def command() -> None:
-    """Plugins from outside the source tree, and whom to believe about them.
+    """Plugins from outside the source tree, and whom to believe about them. `pih key` makes keys.
 
     \b
     Example: pih catalog add ./vendor-catalog
@@ -130,7 +130,7 @@ def remove(name: str) -> None:
 
 @command.command("keys", epilog="Example: pih catalog keys --json")
 @_workspace.json_option
-def keys(as_json: bool) -> None:
+def believed(as_json: bool) -> None:
     """List the keys of your keyring: trusted, rotated or revoked."""
     known = keyring.load(os.environ)
     if as_json:
@@ -145,7 +145,7 @@ def keys(as_json: bool) -> None:
 @click.option("--reason", required=True, help="What to say when something is refused for it.")
 def revoke(fingerprint: str, reason: str) -> None:
     """Never believe a key again: locks with what it signed are refused from now on."""
-    if not sign.is_fingerprint(fingerprint):
+    if not keys.is_fingerprint(fingerprint):
         raise UsageError(f"{fingerprint} is no fingerprint", fix="as `pih catalog keys` shows it")
     keyring.save(adding.revoked(keyring.load(os.environ), fingerprint, reason), os.environ)
 
@@ -171,13 +171,6 @@ def verify(path: Path, as_json: bool) -> None:
         click.echo(f"{row['id']} {row['version']}  sha256 {row['sha256']}  signed by {row['trust']}")
 
 
-@command.command("keygen", epilog="Example: pih catalog keygen ~/.config/pih/publisher.pem")
-@click.argument("file", type=_PATH)
-def keygen(file: Path) -> None:
-    """Make a key to sign plugins with; keep FILE to yourself."""
-    click.echo(sign.fingerprint(sign.public_of(sign.new_key(file))))
-
-
 @command.command("sign", epilog="Example: pih catalog sign ./my-npu --key publisher.pem --output my-npu-1.0.tar")
 @click.argument("path", type=_PATH)
 @_key
@@ -185,7 +178,7 @@ def keygen(file: Path) -> None:
 @click.option("--output", type=_PATH, metavar="FILE", help="Pack the plugin into this archive, and sign that.")
 def signing(path: Path, key_path: Path, name: str, output: Path | None) -> None:
     """Sign a plugin's folder or archive, or index and sign a folder of them as a catalog."""
-    private = sign.load_key(key_path)
+    private = keys.load_private(key_path)
     if output is not None:
         publish.sign_plugin(publish.pack(path, output), private)
         click.echo(output)
@@ -201,7 +194,7 @@ def signing(path: Path, key_path: Path, name: str, output: Path | None) -> None:
 @click.option("--new-key", "new_path", type=_PATH, metavar="FILE", required=True, help="The key from now on.")
 def rotate(path: Path, key_path: Path, new_path: Path) -> None:
     """Sign a catalog with a new key, for which the old one vouches; users then add it again."""
-    click.echo(publish.rotate(path, sign.load_key(key_path), sign.load_key(new_path)))
+    click.echo(publish.rotate(path, keys.load_private(key_path), keys.load_private(new_path)))
 
 
 def _catalog(profile_path: Path | None) -> Catalog:

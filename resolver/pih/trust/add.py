@@ -6,7 +6,7 @@ from pathlib import Path
 
 import attrs
 
-from pih.trust import find, index, places, sign
+from pih.trust import find, index, keys, places, sign
 from pih.trust.keyring import Added, Key, Keyring
 from pih.trust.sign import Signature
 from pih_runtime.errors import ResolutionError, SealError
@@ -44,7 +44,7 @@ def offer(path: Path, keyring: Keyring) -> Offer:
         name, word, signature, digest = held.manifest.id, "plugin", sign.read(find.signature_of(path)), held.sha256
         plugins, told = ((held.manifest.id, held.manifest.version),), ()
     key = _checked(signature, word, digest, path)
-    fingerprint = sign.fingerprint(key)
+    fingerprint = keys.fingerprint(key)
     known = keyring.find(fingerprint)
     if known is not None and known.state != "trusted":
         what = f"revoked: {known.note}" if known.state == "revoked" else f"replaced by {known.note}"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pih.structure import unstructure
-from pih.trust import content, index, places, sign
+from pih.trust import content, index, keys, places, sign
 from pih.trust.find import signature_of
 from pih.trust.index import Entry, Index, Rotation, Rotations
 from pih_runtime.errors import ResolutionError, UsageError
@@ -62,7 +62,7 @@ def sign_catalog(folder: Path, name: str, private: Ed25519PrivateKey) -> Path:
 def rotate(folder: Path, old: Ed25519PrivateKey, new: Ed25519PrivateKey) -> Path:
     """Let the old key vouch for the new one, and sign the catalog with the new one. Returns rotation.json's path."""
     told = index.rotations(folder)
-    public = sign.public_of(new)
+    public = keys.public_of(new)
     added = Rotation(public, sign.sign(old, "rotation", public))
     path = folder / index.ROTATION
     data = unstructure(Rotations(index.SCHEMA, (*(step for step in told if step.new != public), added)))

@@ -43,7 +43,7 @@ def run(place):
 
 def test_from_a_signed_catalog_to_an_answer_and_to_a_refusal(place, run):
     key, profile = place / "k.pem", ("--profile", place / "p.toml")
-    fingerprint = run("catalog", "keygen", key).stdout.strip()
+    fingerprint = run("key", "generate", key).stdout.strip()
     run("catalog", "sign", place / "shelf", "--key", key, "--name", "vendor")
     before = run("lock", *profile, code=4).stderr
     assert "the catalog has no backend plugin backend/npu" in before

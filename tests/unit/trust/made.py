@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from pih import profile, trust
-from pih.trust import keyring, publish, sign
+from pih.trust import keyring, keys, publish
 
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "profiles" / "qwen3-cpu-synthetic.toml").read_text().replace("file:../models", f"file:{ROOT}/models")
@@ -57,9 +57,9 @@ def key(folder, name="key"):
     return private
 
 
-def believing(*keys, state="trusted", note=""):
+def believing(*privates, state="trusted", note=""):
     """A keyring with these private keys' public halves."""
-    entries = [(sign.public_of(item), sign.fingerprint(sign.public_of(item))) for item in keys]
+    entries = [(keys.public_of(item), keys.fingerprint(keys.public_of(item))) for item in privates]
     return keyring.Keyring(keys=tuple(keyring.Key(name, public, "vendor", state, note) for public, name in entries))
 
 

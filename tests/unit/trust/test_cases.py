@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from pih import pins, resolve, stale
-from pih.trust import add, index, keyring, publish, sign
+from pih.trust import add, index, keyring, keys, publish, sign
 from pih_runtime.errors import LockError, ResolutionError, SealError
 from tests.unit.trust import made
 
@@ -62,7 +62,7 @@ def test_a_key_of_the_keyring_is_believed(tmp_path):
     publish.sign_plugin(made.plugin(tmp_path / "npu"), key)
     found = _lock(tmp_path, PATH.format("npu"), made.believing(key))
     (plugin,) = (item for item in found.plugins if item.id == "backend/npu")
-    assert plugin.trust == sign.fingerprint(sign.public_of(key))
+    assert plugin.trust == keys.fingerprint(keys.public_of(key))
 
 
 def test_a_signature_of_one_thing_is_none_of_another(tmp_path):
@@ -163,11 +163,11 @@ def test_a_new_key_that_the_old_one_vouches_for_takes_its_place(tmp_path):
     shelf = made.vendor(tmp_path / "shelf", old, ("a", {}))
     ring = add.accepted(add.offer(shelf, keyring.Keyring()), keyring.Keyring())
     publish.rotate(shelf, old, new)
-    name = sign.fingerprint(sign.public_of(new))
+    name = keys.fingerprint(keys.public_of(new))
     assert f"it is signed by {name}, which is not in your keyring" in refusal(tmp_path, "", ring)
     offered = add.offer(shelf, ring)
     assert offered.before is not None
-    assert offered.before.fingerprint == sign.fingerprint(sign.public_of(old))
+    assert offered.before.fingerprint == keys.fingerprint(keys.public_of(old))
     ring = add.accepted(offered, ring)
     assert {key.state for key in ring.keys if key.fingerprint != name} == {"rotated"}
     assert _lock(tmp_path, "", ring)
@@ -180,7 +180,7 @@ def test_a_revoked_key_vouches_for_nobody_and_cannot_be_added_again(tmp_path):
     old, new = made.key(tmp_path, "old"), made.key(tmp_path, "new")
     shelf = made.vendor(tmp_path / "shelf", old, ("a", {}))
     ring = add.accepted(add.offer(shelf, keyring.Keyring()), keyring.Keyring())
-    ring = add.revoked(ring, sign.fingerprint(sign.public_of(old)), "stolen")
+    ring = add.revoked(ring, keys.fingerprint(keys.public_of(old)), "stolen")
     with pytest.raises(ResolutionError, match="was revoked: stolen"):
         add.offer(shelf, ring)
     publish.rotate(shelf, old, new)
@@ -197,7 +197,7 @@ def test_verify_names_what_is_wrong(tmp_path):
     key = made.key(tmp_path)
     shelf = made.vendor(tmp_path / "shelf", key, ("a", {}))
     assert [item.verdict.key for item in add.verified(shelf, made.believing(key))] == [
-        sign.fingerprint(sign.public_of(key))
+        keys.fingerprint(keys.public_of(key))
     ]
     (shelf / "a" / "pih_backend_npu" / "more.py").write_text("")
     with pytest.raises(SealError, match="its files are not those"):

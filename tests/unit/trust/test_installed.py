@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from pih.trust import find, keyring, places, publish, sign
+from pih.trust import find, keyring, keys, places, publish
 from pih_runtime.errors import ResolutionError
 from tests.unit.trust import made
 
@@ -44,7 +44,7 @@ def test_it_is_refused_until_the_profile_or_a_key_vouches_for_it(tmp_path, site)
     key = made.key(tmp_path)
     publish.sign_plugin(folder, key)
     (origin,) = made.catalog_of(tmp_path, PACKAGE, made.believing(key)).origins.values()
-    assert origin.trust == sign.fingerprint(sign.public_of(key))
+    assert origin.trust == keys.fingerprint(keys.public_of(key))
     assert "pih_npu" not in sys.modules
 
 
