@@ -40,7 +40,7 @@ def run(spec: Spec) -> None:
     bundle = tar.Entry("pih/bundle.json", _bundle(name, lines))
     layers.append(_compressed(layout, [*(file.entry for file in own), bundle]))
     layers += [_uncompressed(layout, file.entry) for file in weights]
-    oci.add_image(layout, layers, _config(name, lock), _architecture(spec), f"localhost/pih/{name}:{lock['pih']}")
+    oci.add_image(layout, layers, settings(name, lock), _architecture(spec), tag(name, lock))
 
 
 def _lock(spec: Spec) -> dict[str, Any]:
@@ -145,7 +145,13 @@ def _uncompressed(layout: Path, entry: tar.Entry) -> oci.Layer:
     return oci.Layer(blob, blob.digest, "weights")
 
 
-def _config(name: str, lock: dict[str, Any]) -> dict[str, Any]:
+def tag(name: str, lock: dict[str, Any]) -> str:
+    """What engines call the image."""
+    return f"localhost/pih/{name}:{lock['pih']}"
+
+
+def settings(name: str, lock: dict[str, Any]) -> dict[str, Any]:
+    """What a container of the image is started with."""
     return {
         "Entrypoint": ["/usr/bin/pih-worker"],
         "User": USER,

@@ -55,10 +55,13 @@ def canonical(value: object) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
+VERSION = canonical({"imageLayoutVersion": "1.0.0"})
+
+
 def create(layout: Path) -> None:
     """Begin an empty layout in the folder `layout`."""
     (layout / "blobs" / "sha256").mkdir(parents=True, exist_ok=True)
-    (layout / "oci-layout").write_bytes(canonical({"imageLayoutVersion": "1.0.0"}))
+    (layout / "oci-layout").write_bytes(VERSION)
 
 
 def path_of(layout: Path, digest: str) -> Path:
@@ -107,37 +110,58 @@ def add_stream(layout: Path, media_type: str, write: Callable[[tar.Sink], object
 
 def add_image(layout: Path, layers: list[Layer], config: dict[str, Any], architecture: str, tag: str) -> Blob:
     """Add the image's config and manifest, and finish the layout with it as its one image."""
-    contents = {
-        "created": CREATED,
-        "architecture": architecture,
-        "os": "linux",
-        "config": config,
-        "rootfs": {"type": "layers", "diff_ids": [layer.diff_id for layer in layers]},
-        "history": [{"created": CREATED, "created_by": "pih", "comment": layer.title} for layer in layers],
-    }
-    config_blob = add_bytes(layout, canonical(contents), CONFIG)
-    manifest = {
-        "schemaVersion": 2,
-        "mediaType": MANIFEST,
-        "config": config_blob.descriptor(),
-        "layers": [layer.blob.descriptor() for layer in layers],
-        "annotations": {"org.opencontainers.image.created": CREATED},
-    }
-    image = add_bytes(layout, canonical(manifest), MANIFEST)
-    entry = {
+    config_blob = add_bytes(layout, image_config(layers, config, architecture), CONFIG)
+    blobs = [layer.blob for layer in layers]
+    image = add_bytes(layout, image_manifest(config_blob, blobs), MANIFEST)
+    (layout / "index.json").write_bytes(index([image_entry(image, architecture, tag)]))
+    (layout / "manifest.json").write_bytes(docker_archive(config_blob, blobs, tag))
+    return image
+
+
+def image_config(layers: list[Layer], config: dict[str, Any], architecture: str) -> bytes:
+    """The image's configuration. config: what a container is started with."""
+    return canonical(
+        {
+            "created": CREATED,
+            "architecture": architecture,
+            "os": "linux",
+            "config": config,
+            "rootfs": {"type": "layers", "diff_ids": [layer.diff_id for layer in layers]},
+            "history": [{"created": CREATED, "created_by": "pih", "comment": layer.title} for layer in layers],
+        }
+    )
+
+
+def image_manifest(config: Blob, layers: list[Blob]) -> bytes:
+    """The image's manifest."""
+    return canonical(
+        {
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "config": config.descriptor(),
+            "layers": [layer.descriptor() for layer in layers],
+            "annotations": {"org.opencontainers.image.created": CREATED},
+        }
+    )
+
+
+def image_entry(image: Blob, architecture: str, tag: str) -> dict[str, Any]:
+    """The image's line in the index. tag: its name for engines."""
+    return {
         **image.descriptor(),
         "platform": {"os": "linux", "architecture": architecture},
         "annotations": {"io.containerd.image.name": tag, "org.opencontainers.image.ref.name": tag},
     }
-    index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry]}
-    (layout / "index.json").write_bytes(canonical(index))
-    archive = {
-        "Config": _inside(config_blob),
-        "RepoTags": [tag],
-        "Layers": [_inside(layer.blob) for layer in layers],
-    }
-    (layout / "manifest.json").write_bytes(canonical([archive]))
-    return image
+
+
+def index(entries: list[dict[str, Any]]) -> bytes:
+    """index.json."""
+    return canonical({"schemaVersion": 2, "mediaType": INDEX, "manifests": entries})
+
+
+def docker_archive(config: Blob, layers: list[Blob], tag: str) -> bytes:
+    """manifest.json, which makes the layout a docker archive too."""
+    return canonical([{"Config": _inside(config), "RepoTags": [tag], "Layers": [_inside(layer) for layer in layers]}])
 
 
 def _inside(blob: Blob) -> str:

@@ -18,7 +18,7 @@ from typing import Protocol
 from pih_runtime.errors import BuildError
 
 CHUNK = 1 << 20
-_BLOCK = 512
+BLOCK = 512
 _OCTAL_LIMIT = 1 << 33
 # Member header: method deflate, no flags, no time, best compression, operating system unknown.
 _GZIP_HEADER = b"\x1f\x8b\x08\0\0\0\0\0\x02\xff"
@@ -95,14 +95,14 @@ def write(sink: Sink, entries: Iterable[Entry], folders: Iterable[tuple[str, int
         modes[path] = mode
     for path in sorted({*files, *modes}, key=lambda name: name.encode()):
         if path not in files:
-            sink.write(_header(path + "/", modes[path], 0, b"5", ""))
+            sink.write(header(path + "/", modes[path], 0, b"5", ""))
         elif path in modes:
             raise BuildError(f"{path} is a folder and something else at once")
         elif files[path].target:
-            sink.write(_header(path, 0o777, 0, b"2", files[path].target))
+            sink.write(header(path, 0o777, 0, b"2", files[path].target))
         else:
             _file(sink, files[path])
-    sink.write(bytes(2 * _BLOCK))
+    sink.write(bytes(2 * BLOCK))
 
 
 def _parents(path: str) -> Iterable[str]:
@@ -113,11 +113,11 @@ def _parents(path: str) -> Iterable[str]:
 def _file(sink: Sink, entry: Entry) -> None:
     if isinstance(entry.content, bytes):
         size = len(entry.content)
-        sink.write(_header(entry.path, entry.mode, size, b"0", ""))
+        sink.write(header(entry.path, entry.mode, size, b"0", ""))
         sink.write(entry.content)
     else:
         size = entry.content.stat().st_size
-        sink.write(_header(entry.path, entry.mode, size, b"0", ""))
+        sink.write(header(entry.path, entry.mode, size, b"0", ""))
         left = size
         with entry.content.open("rb") as stream:
             while left and (chunk := stream.read(min(CHUNK, left))):
@@ -125,10 +125,11 @@ def _file(sink: Sink, entry: Entry) -> None:
                 sink.write(chunk)
         if left:
             raise BuildError("the file shrank while it was read", where=str(entry.content))
-    sink.write(bytes(-size % _BLOCK))
+    sink.write(bytes(-size % BLOCK))
 
 
-def _header(path: str, mode: int, size: int, kind: bytes, target: str) -> bytes:
+def header(path: str, mode: int, size: int, kind: bytes, target: str) -> bytes:
+    """The 512 bytes before an entry. kind: its type flag, such as b"0" for a file."""
     prefix, name = _split(path)
     link = target.encode()
     if len(link) > 100:

@@ -48,16 +48,21 @@ def file(root: Path, path: str, content: IO[bytes], size: int, *, executable: bo
 
 def link(root: Path, path: str, target: str) -> None:
     """Make a symbolic link; an absolute target is meant from the root, and made relative to it."""
+    relative = link_target(path, target)
+    _place(root, path).symlink_to(relative)
+
+
+def link_target(path: str, target: str) -> str:
+    """A link's target, relative to the link; raises UnsafePathError where it leaves the root."""
     if not target or "\0" in target:
         raise UnsafePathError(f"link {path!r} leads nowhere")
     _bound(target, target.split("/"))
-    place = _place(root, path)
     parent = posixpath.dirname(posixpath.normpath(path))
     if target.startswith("/"):
         target = posixpath.relpath(posixpath.normpath(target).lstrip("/") or ".", parent or ".")
     if posixpath.normpath(posixpath.join(parent, target)).split("/")[0] == "..":
         raise UnsafePathError(f"link {path!r} to {target!r} leaves the root")
-    place.symlink_to(target)
+    return target
 
 
 def _place(root: Path, path: str) -> Path:

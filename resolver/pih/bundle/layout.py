@@ -43,6 +43,14 @@ class Layer:
 
 
 @attrs.frozen
+class Attached:
+    """The manifest of something that the index attaches to an image, such as an SBOM. Not read yet."""
+
+    digest: str
+    size: int
+
+
+@attrs.frozen
 class Layout:
     """An image in a layout. digest: of the manifest. config: as parsed. reference: its name for engines, '' without."""
 
@@ -53,6 +61,7 @@ class Layout:
     config: dict[str, Any]
     layers: tuple[Layer, ...]
     reference: str
+    attached: tuple[Attached, ...] = ()
 
 
 def read(path: Path) -> Layout:
@@ -61,19 +70,21 @@ def read(path: Path) -> Layout:
     if _object(version, path / "oci-layout").get("imageLayoutVersion") != "1.0.0":
         raise SealError("not an OCI image layout of version 1.0.0", where=str(path), fix=_FIX)
     index = _object(_document(path / "index.json", _MAX_JSON), path / "index.json")
-    images = [entry for entry in _list(index, "manifests", path) if _image(entry)]
+    entries = _list(index, "manifests", path)
+    images = [entry for entry in entries if _image(entry)]
     if len(images) != 1:
         raise SealError(f"the layout has {len(images)} images, not one", where=str(path), fix=_FIX)
     digest, size, _ = _descriptor(images[0], path)
-    manifest = _object(_blob(path, digest, size), path)
+    manifest = _object(small_blob(path, digest, size), path)
     config_digest, config_size, config_type = _descriptor(manifest.get("config"), path)
     if config_type != _CONFIG:
         raise SealError(f"the image's configuration is of type {config_type!r}", where=str(path), fix=_FIX)
-    config = _object(_blob(path, config_digest, config_size), path)
+    config = _object(small_blob(path, config_digest, config_size), path)
     layers = tuple(_layers(path, manifest, config))
     annotations = images[0].get("annotations")
     named = annotations.get(_REFERENCE, "") if isinstance(annotations, dict) else ""
-    return Layout(path, digest, manifest, config_digest, config, layers, str(named))
+    attached = tuple(Attached(*_descriptor(entry, path)[:2]) for entry in entries if not _image(entry))
+    return Layout(path, digest, manifest, config_digest, config, layers, str(named), attached)
 
 
 def blob_path(layout: Path, digest: str) -> Path:
@@ -86,6 +97,17 @@ def blob_path(layout: Path, digest: str) -> Path:
     if not stat.S_ISREG(mode):
         raise SealError(f"blob {digest} is not a plain file", where=str(path), fix=_FIX)
     return path
+
+
+def small_blob(layout: Path, digest: str, size: int) -> bytes:
+    """The bytes of a JSON document among the blobs; raises SealError unless they are those of the digest."""
+    path = blob_path(layout, digest)
+    if size > _MAX_JSON or path.stat().st_size != size:
+        raise SealError(f"blob {digest} has another size than {size} bytes", where=str(path), fix=_FIX)
+    data = path.read_bytes()
+    if "sha256:" + hashlib.sha256(data).hexdigest() != digest:
+        raise SealError(f"blob {digest} has other bytes than it should have", where=str(path), fix=_FIX)
+    return data
 
 
 def verify(layout: Layout) -> None:
@@ -150,7 +172,7 @@ def _layers(path: Path, manifest: dict[str, Any], config: dict[str, Any]) -> Ite
     for (digest, size, media_type), diff_id in zip(descriptors, diff_ids, strict=True):
         if media_type not in (LAYER_GZIP, LAYER_TAR):
             raise SealError(f"a layer of type {media_type!r}", where=str(path), fix=_FIX)
-        yield Layer(digest, size, media_type, _digest(diff_id, path))
+        yield Layer(digest, size, media_type, checked_digest(diff_id, path))
 
 
 def _descriptor(entry: object, path: Path) -> tuple[str, int, str]:
@@ -159,28 +181,22 @@ def _descriptor(entry: object, path: Path) -> tuple[str, int, str]:
     size, media_type = entry.get("size"), entry.get("mediaType")
     if not isinstance(size, int) or isinstance(size, bool) or size < 0 or not isinstance(media_type, str):
         raise SealError("a descriptor has no size or type", where=str(path), fix=_FIX)
-    return _digest(entry.get("digest"), path), size, media_type
+    return checked_digest(entry.get("digest"), path), size, media_type
 
 
-def _digest(value: object, path: Path) -> str:
+def checked_digest(value: object, path: Path) -> str:
+    """A digest that can be a blob's name; raises SealError for anything else. path: of what says so."""
     if not isinstance(value, str) or not _DIGEST.match(value):
         raise SealError(f"{value!r} is not a sha256 digest", where=str(path), fix=_FIX)
     return value
 
 
-def _blob(layout: Path, digest: str, size: int) -> bytes:
-    path = blob_path(layout, digest)
-    if size > _MAX_JSON or path.stat().st_size != size:
-        raise SealError(f"blob {digest} has another size than {size} bytes", where=str(path), fix=_FIX)
-    data = path.read_bytes()
-    if "sha256:" + hashlib.sha256(data).hexdigest() != digest:
-        raise SealError(f"blob {digest} has other bytes than it should have", where=str(path), fix=_FIX)
-    return data
-
-
 def _document(path: Path, limit: int) -> bytes:
     try:
-        if path.stat().st_size > limit:
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode):
+            raise SealError("not a plain file", where=str(path), fix=_FIX)
+        if status.st_size > limit:
             raise SealError("the file is too large", where=str(path), fix=_FIX)
         return path.read_bytes()
     except OSError as problem:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import tempfile
 from pathlib import Path
 
 import attrs
@@ -13,6 +11,7 @@ import click
 
 from pih.build.progress import renderer
 from pih.build.store import Store
+from pih.bundle.copy import copied
 from pih.cli import _builders, _table, _workspace
 from pih.inspect.bundle import components, contents, known
 from pih_runtime.errors import BuildError, UsageError
@@ -53,7 +52,7 @@ def command(
         (_compare if all_builders else _check)(profile_path, offline=offline, jobs=jobs or 0, as_json=as_json)
         return
     found, result = _builders.build_profile(profile_path, offline=offline, jobs=jobs or 0, builder=builder)
-    layout = _copied(result.output, output) if output else result.output
+    layout = copied(result.output, output) if output else result.output
     held = contents(layout)
     if as_json:
         data = {
@@ -137,26 +136,3 @@ def _check(profile_path: Path, *, offline: bool, jobs: int, as_json: bool) -> No
             f"not the same bytes the second time: {own}",
             fix="make the step a function of its declared inputs: no clock, no address, no order of a folder or a set",
         )
-
-
-def _copied(image: Path, output: Path) -> Path:
-    """A layout of the user's own: hard links would let an edit reach the store. Replaces no other folder than a layout.
-
-    Made beside and renamed, so that the folder is never there by half.
-    """
-    if os.path.lexists(output) and not _is_layout(output):
-        raise BuildError("is there already, and is no image layout", where=str(output), fix="name another folder")
-    output.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as beside:
-        made, before = Path(beside, "new"), Path(beside, "before")
-        shutil.copytree(image, made)
-        if output.exists():
-            output.rename(before)
-        made.rename(output)
-    return output
-
-
-def _is_layout(path: Path) -> bool:
-    """A folder with what a layout has and nothing else: all of it can be made again."""
-    names = {"oci-layout", "index.json", "manifest.json", "blobs"}
-    return path.is_dir() and not path.is_symlink() and {entry.name for entry in path.iterdir()} == names

@@ -7,10 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import lzma
-import tarfile
-import tempfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,17 +14,15 @@ from typing import Any
 import attrs
 
 from pih import lock as locks
-from pih.build import extract
 from pih.build.progress import Listener
 from pih.build.store import Store
+from pih.bundle import archive, stored
 from pih.bundle import layout as layouts
-from pih.bundle import stored
 from pih.inspect.bundle import Contents, Layer, described, listed, of_layout
 from pih.lock import Lock
 from pih_runtime.errors import SealError
 
 _LOCK_FILE = "pih/lock.json"
-_UNREADABLE = (tarfile.TarError, OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)
 _FIX = "name the folder of an image layout, an archive of it, the root that it was unpacked to, or podman:IMAGE"
 
 
@@ -43,7 +37,9 @@ class Opened:
 def opened(path: Path) -> Opened:
     """Read list of files and lock; raises SealError where they do not go together. The files' bytes are not read."""
     if path.is_file():
-        return _archive(path)
+        with archive.unpacked(path) as folder:
+            held = opened(folder)
+        return attrs.evolve(held, contents=attrs.evolve(held.contents, form="an archive of an image layout"))
     if (path / layouts.BUNDLE_FILE).is_file():
         return _root(path)
     image = layouts.read(path)
@@ -98,19 +94,3 @@ def _root(root: Path) -> Opened:
     )
     contents = Contents(name, "", digest, "", layers, files, form="an unpacked image")
     return _paired(contents, _read(root / _LOCK_FILE), root)
-
-
-def _archive(path: Path) -> Opened:
-    """A tar of a layout, compressed or not, read by way of a temporary copy of its files."""
-    with tempfile.TemporaryDirectory(prefix="pih-") as folder:
-        root = Path(folder)
-        try:
-            with tarfile.open(path) as tar:
-                for entry in tar:
-                    content = tar.extractfile(entry) if entry.isfile() else None
-                    if content is not None:
-                        extract.file(root, entry.name, content, entry.size, executable=False)
-        except (*_UNREADABLE, extract.UnsafePathError) as problem:
-            raise SealError(f"no archive of an image layout: {problem}", where=str(path), fix=_FIX) from problem
-        held = opened(root)
-        return attrs.evolve(held, contents=attrs.evolve(held.contents, form="an archive of an image layout"))
