@@ -11,7 +11,8 @@ from typing import Any
 
 from pih import VERSION
 from pih.seal.intact import Image
-from pih.seal.parts import NOASSERTION, Part
+from pih.seal.parts import Part
+from pih.spdx import NOASSERTION
 
 _TYPES = {"deb": "library", "wheel": "library", "npm": "library", "own": "application", "plugin": "application"}
 _IMAGE = "image"

@@ -7,7 +7,8 @@ from typing import Any
 
 from pih.seal import spdx
 from pih.seal.intact import FIX, Image
-from pih.seal.parts import NOASSERTION, Part
+from pih.seal.parts import Part
+from pih.spdx import NOASSERTION
 from pih_runtime.errors import SealError
 
 _Row = tuple[str, str, str, str]

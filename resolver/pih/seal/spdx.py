@@ -13,7 +13,8 @@ from typing import Any
 
 from pih import VERSION
 from pih.seal.intact import Image, Read
-from pih.seal.parts import NOASSERTION, Part
+from pih.seal.parts import Part
+from pih.spdx import NOASSERTION, both
 from pih_steps import oci
 
 DOCUMENT, IMAGE = "SPDXRef-DOCUMENT", "SPDXRef-Image"
@@ -42,7 +43,6 @@ def document(image: Image, parts: Sequence[Part]) -> dict[str, Any]:
 
 
 def _image(image: Image, parts: Iterable[Part]) -> dict[str, Any]:
-    licences = sorted({part.licence for part in parts if part.files})
     return {
         "SPDXID": IMAGE,
         "name": image.contents.name,
@@ -50,7 +50,7 @@ def _image(image: Image, parts: Iterable[Part]) -> dict[str, Any]:
         "downloadLocation": NOASSERTION,
         "filesAnalyzed": False,
         "primaryPackagePurpose": "CONTAINER",
-        "licenseDeclared": all_of(licences),
+        "licenseDeclared": both(part.licence for part in parts if part.files),
         "checksums": [{"algorithm": "SHA256", "checksumValue": image.layout.digest.removeprefix("sha256:")}],
         "externalRefs": [_purl(f"pkg:oci/{image.contents.name}@{image.layout.digest.replace(':', '%3A')}")],
     }
@@ -116,11 +116,3 @@ def _id(kind: str, name: str) -> str:
 
 def _file_id(path: str) -> str:
     return f"SPDXRef-File-{hashlib.sha256(path.encode()).hexdigest()[:24]}"
-
-
-def all_of(licences: Iterable[str]) -> str:
-    """One expression for all of these; not known where one is not known."""
-    found = list(licences)
-    if not found or NOASSERTION in found:
-        return NOASSERTION
-    return " AND ".join(f"({item})" if " OR " in item else item for item in found)
