@@ -79,6 +79,15 @@ def _devices_are_described(intent: Intent) -> None:
         )
 
 
+def _spill_is_from_a_device(intent: Intent) -> None:
+    if intent.limits.spill and not intent.device.count:
+        raise RefusedError(
+            "limits.spill",
+            "the deployment has no device whose pages could spill",
+            "remove spill: without devices the whole cache is in the host's memory",
+        )
+
+
 def _fallbacks_are_named(intent: Intent) -> None:
     kernels = intent.kernels
     if kernels.fallback == "allow" and not kernels.fallback_ops:
@@ -121,6 +130,7 @@ _RULES: tuple[Callable[[Intent], None], ...] = (
     _model_files,
     _one_place,
     _devices_are_described,
+    _spill_is_from_a_device,
     _fallbacks_are_named,
     _preferences_are_versions,
 )

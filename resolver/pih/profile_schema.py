@@ -154,6 +154,9 @@ class Limits:
     batch: int = _whole(1, 1024, "Sequences that run at once.", 4)
     tokens: int = _whole(1, 65536, "Tokens of one step, prefill and decode together; at least `batch`.", 256)
     kv_dtype: Literal["bf16", "f32"] = _choice("Type of cached keys and values.", "bf16")
+    spill: str = _text(
+        f"({MEMORY})?", "Memory of the host for cache pages that the devices have no room for.", "2 GiB", ""
+    )
 
 
 @attrs.frozen(kw_only=True)

@@ -29,7 +29,10 @@ def check(lock: Lock, profile: Profile, catalog: Catalog) -> None:
 def runtime_half(plugin: Manifest) -> RuntimeHalf | None:
     """What a lock says of the half that runs; the order of wheels in the manifest does not matter."""
     part = plugin.runtime
-    return RuntimeHalf(part.package, part.entry, tuple(sorted(part.wheels)), part.host_bytes) if part else None
+    if part is None:
+        return None
+    wheels = tuple(sorted(part.wheels))
+    return RuntimeHalf(part.package, part.entry, wheels, part.host_bytes, part.host_bytes_per_token)
 
 
 def permissions(plugin: Manifest) -> Permissions:

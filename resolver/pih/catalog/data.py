@@ -34,12 +34,16 @@ class Constraint:
 
 @attrs.frozen
 class RuntimePart:
-    """What runs in the worker. wheels: names among the pins. host_bytes: memory it costs at ready."""
+    """What runs in the worker. wheels: names among the pins.
+
+    host_bytes: memory it costs at ready; host_bytes_per_token: and for each token of the model's vocabulary.
+    """
 
     package: str
     entry: str
     wheels: tuple[str, ...] = ()
     host_bytes: int = 0
+    host_bytes_per_token: int = 0
 
 
 @attrs.frozen
@@ -101,11 +105,12 @@ class Layout:
 
 @attrs.frozen
 class Report:
-    """A kernel pack's capability report."""
+    """A capability report: a kernel pack's ops; for a memory plugin, where it keeps pages that are not on a device."""
 
     kernel: tuple[Kernel, ...] = ()
     activation: tuple[Activation, ...] = ()
     layout: tuple[Layout, ...] = ()
+    spill: tuple[Literal["host"], ...] = ()
 
 
 @attrs.frozen

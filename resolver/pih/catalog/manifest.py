@@ -31,6 +31,7 @@ CAPABILITIES = (
     "platform.host",
     "storage.weights",
     "surface.http",
+    "transport.collectives",
 )
 _MAX_BYTES = 1 << 20
 _ID = r"[a-z]+/[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?"

@@ -97,6 +97,8 @@ def explanation(lock: Lock, profile: Profile, root: Path) -> Explanation:
                 ("limits", "context"),
                 ("limits", "batch"),
                 ("limits", "tokens"),
+                ("limits", "spill"),
+                ("device", "memory"),
                 ("kernels", "fallback"),
                 ("weights", "delivery"),
             )
@@ -195,7 +197,11 @@ def _budget(found: Explanation) -> Branch:
         Branch(f"host {mib(sums.host)}: the interpreter and {len(found.lock.start_order)} plugins"),
     ]
     if sums.spill:
-        parts.append(Branch(f"spill {mib(sums.spill)}"))
+        parts.append(Branch(f"spill {mib(sums.spill)}", (Branch(lines["limits.spill"]),)))
+    if sums.device:
+        spare = mib(sums.device_limit - sums.device)
+        device = f"each device: {mib(sums.device)} of {mib(sums.device_limit)}, {spare} to spare"
+        parts.append(Branch(device, (Branch(lines["device.memory"]),)))
     limit = Branch(
         f"limit {mib(sums.limit)}, {mib(sums.limit - sums.total)} to spare", (Branch(lines["target.memory"]),)
     )

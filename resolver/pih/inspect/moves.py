@@ -135,10 +135,10 @@ def _followed(before: Lock, after: Lock) -> Iterator[Move]:
     slow = [overview.fallbacks(lock) for lock in (before, after)]
     if slow[0] != slow[1]:
         yield Move("fallbacks", "; ".join(slow[0]), "; ".join(slow[1]), "as the profile's [kernels] allows")
-    if before.budget.total != after.budget.total:
-        parts = [
-            f"{name} {mib(getattr(after.budget, name) - getattr(before.budget, name))}"
-            for name in ("weights", "kv", "activations", "spill", "host")
-            if getattr(after.budget, name) != getattr(before.budget, name)
-        ]
-        yield Move("memory", mib(before.budget.total), mib(after.budget.total), f"difference: {', '.join(parts)}")
+    if parts := [
+        f"{name} {mib(getattr(after.budget, name) - getattr(before.budget, name))}"
+        for name in ("weights", "kv", "activations", "spill", "host")
+        if getattr(after.budget, name) != getattr(before.budget, name)
+    ]:
+        was, now = (mib(lock.budget.total + lock.budget.device) for lock in (before, after))
+        yield Move("memory", was, now, f"difference: {', '.join(parts)}")

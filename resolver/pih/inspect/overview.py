@@ -42,17 +42,17 @@ def target(lock: Lock) -> str:
 
 
 def budget(lock: Lock) -> str:
-    """The sum that the worker allocates, against the target's memory."""
+    """The sum that the worker allocates, against the target's memory; of devices and host apart where there are any."""
     sums = lock.budget
-    named = [
-        ("weights", sums.weights),
-        ("KV cache", sums.kv),
-        ("activations", sums.activations),
-        ("spill", sums.spill),
-        ("host", sums.host),
-    ]
-    terms = " + ".join(f"{name} {mib(size)}" for name, size in named if size)
-    return f"{terms} = {mib(sums.total)} of {mib(sums.limit)}"
+    computed = [("weights", sums.weights), ("KV cache", sums.kv), ("activations", sums.activations)]
+    beside = [("spill", sums.spill), ("host", sums.host)]
+    if not sums.device:
+        return _sum([*computed, *beside], sums.total, sums.limit)
+    return f"{_sum(computed, sums.device, sums.device_limit)} on each device; {_sum(beside, sums.total, sums.limit)}"
+
+
+def _sum(named: list[tuple[str, int]], total: int, limit: int) -> str:
+    return f"{' + '.join(f'{name} {mib(size)}' for name, size in named if size)} = {mib(total)} of {mib(limit)}"
 
 
 def fallbacks(lock: Lock) -> list[str]:

@@ -43,12 +43,16 @@ class Target:
 
 @attrs.frozen
 class Limits:
-    """context: positions of one sequence; batch: sequences at once; tokens: of one step; kv_dtype: bf16 | f32."""
+    """context: positions of one sequence; batch: sequences at once; tokens: of one step; kv_dtype: bf16 | f32.
+
+    spill: bytes of the host for cache pages that the devices have no room for.
+    """
 
     context: int
     batch: int
     tokens: int
     kv_dtype: str
+    spill: int
 
 
 @attrs.frozen
@@ -71,12 +75,16 @@ class Requirement:
 
 @attrs.frozen
 class RuntimeHalf:
-    """What of a plugin runs in the worker. wheels: artifact names. host_bytes: memory it costs at ready."""
+    """What of a plugin runs in the worker. wheels: artifact names.
+
+    host_bytes: memory it costs at ready; host_bytes_per_token: and for each token of the model's vocabulary.
+    """
 
     package: str
     entry: str
     wheels: tuple[str, ...]
     host_bytes: int
+    host_bytes_per_token: int
 
 
 @attrs.frozen
@@ -136,7 +144,11 @@ class Binding:
 
 @attrs.frozen
 class Budget:
-    """Bytes. total = weights + kv + activations + spill + host; limit is the target's memory."""
+    """Bytes. total: of the host, weights + kv + activations + spill + host; limit is the target's memory.
+
+    device: of each device, and device_limit its memory. Where these are not 0, weights, kv and activations lie there
+    and are no part of total.
+    """
 
     weights: int
     kv: int
@@ -145,6 +157,8 @@ class Budget:
     host: int
     total: int
     limit: int
+    device: int
+    device_limit: int
 
 
 @attrs.frozen

@@ -15,8 +15,9 @@ from pih.catalog import Catalog, Manifest, fingerprint
 from pih.lock import Artifact, BuildGraph, Limits, Lock, Plugin, ProfileRef, Requirement, Service
 from pih.pins import Pins
 from pih.profile import Profile
-from pih.resolve import artifacts, budget, explain, graph, outside
+from pih.resolve import artifacts, budget, explain, fits, graph, outside, spill
 from pih.resolve.choice import choose
+from pih.resolve.levers import levers_of
 from pih.resolve.lowering import Fetch, Lowered, inputs, lower, pack_of, plan_params
 from pih.resolve.memo import remembered
 from pih.resolve.model import ModelFile, Pin, model_files
@@ -59,7 +60,7 @@ def lock(
         *artifacts.wanted_by_lowering(profile.reason(root, "model", "weights")),
     )
     chosen = (*artifacts.choose(wanted, files.values(), pins, held), *carried.values())
-    limits = Limits(**unstructure(intent.limits))
+    limits = Limits(**{**unstructure(intent.limits), "spill": spill.bytes_of(profile, root, solution, catalog)})
 
     because = (
         profile.reason(root, "model", "weights"),
@@ -69,28 +70,34 @@ def lock(
     def params(sizes: Limits) -> dict[str, Any]:
         return plan_params(solution, files, target.isa, sizes, intent.kernels.fallback_ops)
 
-    def lowered_for(parameters: Mapping[str, Any]) -> Lowered:
+    def lowered_for(parameters: Mapping[str, Any], stored: str = "") -> Lowered:
         names, trees = inputs(parameters)
         read = (parameters["model"], parameters["kernels"], *trees)
         unpacked = outside.digests(read, carried)
         return remembered(
             memo,
             root,
-            parameters,
+            {**parameters, "stored": stored},
             {artifact.name: artifact.sha256 for artifact in chosen if artifact.name in names} | unpacked,
             tuple(tree for tree in read if tree not in unpacked),
-            lambda: _lowered(parameters, files, solution, root, carried, fetch, because),
+            lambda: _lowered(parameters, files, solution, root, carried, fetch, because, stored),
         )
 
     @cache
-    def measure(size: budget.Size) -> locks.Budget:
+    def measure(size: fits.Size) -> locks.Budget:
         machine = attrs.evolve(target, threads=size.threads)
-        return budget.budget_of(lowered_for(params(size.limits)), solution.plugins, machine, size.limits.batch)
+        return budget.budget_of(lowered_for(params(size.limits), size.weights), solution.plugins, machine, size.limits)
 
     plan = params(limits)
     lowered = lowered_for(plan)
-    budgeted = budget.budget_of(lowered, solution.plugins, target, limits.batch)
-    budget.check(budgeted, budget.Size(limits, target.threads), measure, profile.reason(root, "target", "memory"))
+    budgeted = budget.budget_of(lowered, solution.plugins, target, limits)
+    budget.check(
+        budgeted,
+        fits.Size(limits, target.threads, intent.device.count),
+        measure,
+        levers_of(solution, catalog, target),
+        (profile.reason(root, "target", "memory"), profile.reason(root, "device", "memory")),
+    )
     return Lock(
         schema=locks.SCHEMA,
         pih=locks.PIH,
@@ -124,9 +131,10 @@ def _lowered(
     carried: Mapping[str, Artifact],
     fetch: Fetch,
     because: tuple[str, str],
+    stored: str,
 ) -> Lowered:
     with outside.places(root, (plan["model"], plan["kernels"]), carried, fetch) as place:
-        return lower(plan, files, pack_of(solution).report, place, fetch, because)
+        return lower(plan, files, pack_of(solution).report, place, fetch, because, stored)
 
 
 def _placed(built: BuildGraph, carried: Mapping[str, Artifact]) -> BuildGraph:

@@ -6,6 +6,7 @@ What comes out is recorded: op bindings, the plan's digest, the bytes that the b
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ Fetch = Callable[[Artifact], Path]
 class Lowered:
     """The decisions that follow from a plan. Bytes: of weights, of caches, of the arena, of scratch for one thread.
 
-    fallbacks: bindings through a scalar reference, and why.
+    fallbacks: bindings through a scalar reference, and why. vocab: tokens that the model knows.
     """
 
     plan: PlanRef
@@ -37,6 +38,7 @@ class Lowered:
     kv: int
     arena: int
     scratch: int
+    vocab: int
 
 
 def plan_params(
@@ -51,6 +53,7 @@ def plan_params(
         "limits": {"tokens": limits.tokens, "seqs": limits.batch, "context": limits.context},
         "kv_dtype": limits.kv_dtype,
         "page_size": PAGE_SIZE,
+        "spill": limits.spill,
         "fallback_ops": sorted(fallback_ops),
     }
 
@@ -62,10 +65,12 @@ def lower(
     place: Callable[[str], Path],
     fetch: Fetch,
     because: tuple[str, str],
+    stored: str = "",
 ) -> Lowered:
     """Lower the model; raises ResolutionError where config, tensors, limits and kernels do not go together.
 
     place: where a tree that the parameters name lies. because: why there are these weights and this kernel pack.
+    stored: a format that a checkpoint of the same model might have, to know what would follow; '' for what it has.
     """
     from pih_steps import lower as lowering
     from pih_steps.lower import sources
@@ -75,10 +80,13 @@ def lower(
     known = {file.artifact.name: file.artifact for file in files.values() if file.artifact is not None}
     try:
         result = lowering.lower(
-            sources.described(
-                params["checkpoint"],
-                {name: fetch(known[name]) for name in wanted},
-                {name: place(name) for name in trees},
+            _stored_as(
+                stored,
+                sources.described(
+                    params["checkpoint"],
+                    {name: fetch(known[name]) for name in wanted},
+                    {name: place(name) for name in trees},
+                ),
             ),
             load_graph(place(params["model"])),
             lowering.read_report(place(params["kernels"]), params["isa"]),
@@ -86,6 +94,7 @@ def lower(
             params["kv_dtype"],
             params["page_size"],
             params["fallback_ops"],
+            params["spill"],
         )
     except lowering.NoKernelError as problem:
         raise _no_kernel(problem, because) from problem
@@ -101,7 +110,33 @@ def lower(
         kv=plan.cache_bytes,
         arena=plan.arena_bytes,
         scratch=max((_scratch(binding, report) for binding in bindings), default=0),
+        vocab=plan.vocab,
     )
+
+
+def smaller_formats(report: Report, isa: str) -> tuple[str, ...]:
+    """Formats of weights that the pack multiplies fast, from the largest to the smallest."""
+    from pih_steps.lower.formats import BLOCKS, bits
+
+    fast = {
+        kernel.weight for kernel in report.kernel if kernel.op == "linear" and kernel.template and isa in kernel.isa
+    }
+    return tuple(sorted(fast & set(BLOCKS), key=bits, reverse=True))
+
+
+def _stored_as(format_: str, checkpoint: Any) -> Any:
+    """The checkpoint as if it stored its matrices in this format, those that are not smaller already."""
+    from pih_steps.lower.formats import bits
+
+    if not format_:
+        return checkpoint
+    tensors = {
+        name: replace(tensor, format=format_)
+        if len(tensor.shape) > 1 and bits(format_) < bits(tensor.format)
+        else tensor
+        for name, tensor in checkpoint.tensors.items()
+    }
+    return replace(checkpoint, tensors=tensors)
 
 
 def provider(solution: Solution, capability: str) -> Manifest:

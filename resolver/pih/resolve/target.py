@@ -55,6 +55,11 @@ def misfit(wanted: Constraint, target: Target) -> str:
     return _device_misfit(wanted, target.device)
 
 
+def wants_devices(wanted: Constraint) -> bool:
+    """Whether a plugin is made for devices."""
+    return bool(wanted.devices or wanted.sm or wanted.device_memory or wanted.driver)
+
+
 def _device_misfit(wanted: Constraint, device: Device | None) -> str:
     needed = [
         *([f"{wanted.devices} or more"] if wanted.devices else []),

@@ -7,7 +7,7 @@ What is exported here is what model plugins, the steps and the resolver may use.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
@@ -68,10 +68,12 @@ def lower(
     kv_dtype: str = "bf16",
     page_size: int = PAGE_SIZE,
     fallbacks: Collection[str] = (),
+    spill: int = 0,
 ) -> Lowered:
     """Lower a model for one deployment; the same inputs give the same plan, byte for byte.
 
-    fallbacks: ops that may run through the pack's scalar reference where it has no fast kernel.
+    fallbacks: ops that may run through the pack's scalar reference where it has no fast kernel. spill: bytes of cache
+    pages that the memory plugin keeps elsewhere than on the device.
     """
     if kv_dtype not in ("bf16", "f32"):
         raise ResolutionError(f"kv_dtype {kv_dtype!r}", where="limits.kv_dtype", fix="one of bf16, f32")
@@ -83,8 +85,9 @@ def lower(
         )
     graph = graph_function(checkpoint.config, checkpoint.tensors, limits)
     graph = merge_ropes(accumulate(merge_linears(graph, report)))
-    pages = limits.seqs * -(-limits.context // page_size)
-    caches = tuple(Cache(c.name, c.layers, c.kv_heads, c.head_dim, page_size, pages, kv_dtype) for c in graph.caches)
+    one = tuple(Cache(c.name, c.layers, c.kv_heads, c.head_dim, page_size, 1, kv_dtype) for c in graph.caches)
+    pages = _pages(limits, page_size, spill, sum(cache.nbytes for cache in one))
+    caches = tuple(replace(cache, pages=pages) for cache in one)
     bound = bind(graph, report, {cache.name: cache for cache in caches}, fallbacks)
     buffers, calls, arena = plan_buffers(bound.calls, bound.values, limits)
     weights = tuple(_weight(name, graph.parameters[name], form) for name, form in bound.forms.items())
@@ -96,6 +99,20 @@ def lower(
 def plan_sha256(plan: Plan) -> str:
     """The plan's identity: sha256 of its JSON."""
     return sha256(to_json(plan).encode()).hexdigest()
+
+
+def _pages(limits: Limits, page_size: int, spill: int, page_bytes: int) -> int:
+    """Pages on the device: all that the limits ask for, without those that spill; a whole sequence's at least."""
+    each = -(-limits.context // page_size)
+    pages = limits.seqs * each - spill // max(page_bytes, 1)
+    if pages < each:
+        most = (limits.seqs - 1) * each * page_bytes
+        raise ResolutionError(
+            f"{spill} bytes of spill leave no room on the device for one sequence's {each} pages",
+            where="limits.spill",
+            fix=f"at most {most >> 20} MiB" if most >> 20 else "no spill",
+        )
+    return pages
 
 
 def _weight(name: str, parameter: Parameter, form: Form) -> Weight:

@@ -19,6 +19,12 @@ BLOCKS: dict[str, tuple[int, int]] = {
 }
 
 
+def bits(format_: str) -> float:
+    """Bits of one value, its share of the block's scales included."""
+    values, size = BLOCKS[format_]
+    return 8 * size / values
+
+
 def row_bytes(format_: str, columns: int, where: str) -> int:
     """Bytes of one row of `columns` values; raises BuildError where blocks do not fit."""
     values, size = BLOCKS[format_]

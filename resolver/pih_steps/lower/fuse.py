@@ -31,9 +31,10 @@ def merge_linears(graph: Graph, report: Report) -> Graph:
     """Linears of one input (q, k, v; gate, up) become one, where format and layout let their rows be stacked."""
     nodes = list(graph.nodes)
     values, parameters = dict(graph.values), dict(graph.parameters)
+    uses = Counter(operand.weight for node in nodes for operand in node.operands if operand.weight)
     index = 0
     while index < len(nodes):
-        group = _same_input(nodes, index, parameters, report)
+        group = _same_input(nodes, index, parameters, uses, report)
         if len(group) > 1:
             members = [nodes[at] for at in group]
             merged, views = _stack(members, values, parameters)
@@ -43,7 +44,9 @@ def merge_linears(graph: Graph, report: Report) -> Graph:
     return replace(graph, values=values, parameters=parameters, nodes=tuple(nodes))
 
 
-def _same_input(nodes: Sequence[Node], start: int, parameters: Mapping[str, Parameter], report: Report) -> list[int]:
+def _same_input(
+    nodes: Sequence[Node], start: int, parameters: Mapping[str, Parameter], uses: Mapping[str, int], report: Report
+) -> list[int]:
     """Indices of the linears that can be stacked with the one at `start`, itself first."""
     first = nodes[start]
     if first.op != "linear":
@@ -51,7 +54,6 @@ def _same_input(nodes: Sequence[Node], start: int, parameters: Mapping[str, Para
     x, format_ = first.operands[0], parameters[first.operands[1].weight].format
     layouts = {k.layout for k in report.kernels if k.op == "linear" and k.weight == format_}
     rows = max((report.layouts[layout] for layout in layouts), default=1)
-    uses = Counter(operand.weight for node in nodes for operand in node.operands if operand.weight)
     group = []
     for at in range(start, len(nodes)):
         node = nodes[at]

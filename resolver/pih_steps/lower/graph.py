@@ -190,6 +190,8 @@ class Builder:
 
 def rename(node: Node, views: Mapping[str, tuple[str, int]]) -> Node:
     """The node with each buffer replaced by its new home: (buffer, columns to the right)."""
+    if views.keys().isdisjoint([operand.buffer for operand in node.operands]):
+        return node
 
     def moved(operand: Operand) -> Operand:
         if operand.buffer not in views:

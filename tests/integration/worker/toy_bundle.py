@@ -179,6 +179,15 @@ def _lock(descriptions, settings) -> dict:
         "service": {"host": "127.0.0.1", "port": 0, "model_name": "toy"},
         "plugins": plugins,
         "start_order": [item["id"] for item in descriptions],
-        "budget": {"weights": 256, "kv": 0, "activations": 0, "spill": 0, "host": 0, "total": 0, "limit": 1 << 30},
+        "budget": {
+            "weights": 256,
+            "kv": 0,
+            "activations": 0,
+            "spill": 0,
+            "host": 0,
+            "total": 0,
+            "limit": 1 << 30,
+            "device": 0,
+        },
         "plan": {"sha256": "ab" * 32, "calls": 0},
     }

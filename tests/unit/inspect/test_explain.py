@@ -5,7 +5,7 @@ import pytest
 
 from pih import lock as locks
 from pih import profile
-from pih.inspect import explain, reasons
+from pih.inspect import explain, overview, reasons
 from tests.unit.inspect.test_why import LOCK, PROFILE, ROOT
 
 
@@ -78,6 +78,17 @@ def test_what_is_slow_or_from_outside_is_told():
     shown = list(lines(explain.tree(explain.explanation(lock, profile.load(PROFILE), ROOT))))
     assert (3, "from ../npu, unsigned, trusted by the profile") in shown
     assert any("scalar reference, f32 activations" in text for _, text in shown)
+
+
+def test_devices_have_a_memory_of_their_own(found):
+    sums = attrs.evolve(LOCK.budget, device=3 << 30, device_limit=4 << 30, spill=1 << 20)
+    lock = attrs.evolve(LOCK, budget=sums)
+    text = "\n".join(text for _, text in lines(explain.tree(attrs.evolve(found, lock=lock))))
+    assert "each device: 3072.0 MiB of 4096.0 MiB, 1024.0 MiB to spare" in text
+    assert "spill 1.0 MiB" in text
+    shown = overview.budget(lock)
+    assert "= 3072.0 MiB of 4096.0 MiB on each device; spill 1.0 MiB + host" in shown
+    assert shown.endswith(f"= {sums.total / 2**20:.1f} MiB of 512.0 MiB")
 
 
 def test_json_has_every_decision(found):

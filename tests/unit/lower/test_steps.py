@@ -78,6 +78,7 @@ def params(checkpoint=GGUF, **changes):
         "kv_dtype": "bf16",
         "page_size": 16,
         "fallback_ops": [],
+        "spill": 0,
         "expected_plan_sha256": "0" * 64,
         **changes,
     }

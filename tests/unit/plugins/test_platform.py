@@ -97,10 +97,9 @@ def test_a_cpu_without_the_isa_is_refused_naming_the_flags_it_lacks():
 
 def test_less_memory_than_the_budget_is_refused_with_the_numbers():
     host = LinuxHost(1, 500, frozenset({"x86-64-v3"}))
-    budget = {"weights": 400, "kv": 200, "total": 600, "limit": 1000}
-    with pytest.raises(
-        WorkerError, match=r"needs 600 bytes \(weights 400 \+ kv 200\), this process may use 500"
-    ) as caught:
+    budget = {"weights": 400, "kv": 150, "activations": 30, "spill": 0, "host": 20, "total": 600, "device": 0}
+    parts = r"weights 400 \+ kv 150 \+ activations 30 \+ spill 0 \+ host 20"
+    with pytest.raises(WorkerError, match=rf"needs 600 bytes \({parts}\), this process may use 500") as caught:
         check(host, frozenset(), "x86-64-v3", budget)
     assert caught.value.exit_code == 9
     check(LinuxHost(1, 600, frozenset({"x86-64-v3"})), frozenset(), "x86-64-v3", budget)

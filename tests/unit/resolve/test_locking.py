@@ -11,7 +11,7 @@ import pytest
 from pih import catalog, lock, pins, profile, resolve
 from pih.build import graph as build_graph
 from pih.build.store import measure
-from pih.lock import PlanRef, Target
+from pih.lock import Limits, PlanRef, Target
 from pih.resolve.budget import budget_of
 from pih.resolve.lowering import Lowered
 from pih_runtime.errors import ResolutionError
@@ -103,9 +103,9 @@ def test_the_budget_adds_up(synthetic):
 
 @pytest.mark.parametrize(("threads", "batch", "shares"), [(1, 4, 1), (2, 4, 2), (8, 4, 4), (2, 1, 1)])
 def test_scratch_is_for_as_many_rows_as_the_backend_samples_at_once(threads, batch, shares):
-    lowered = Lowered(PlanRef("0" * 64, 1), (), (), weights=10, kv=20, arena=1000, scratch=70)
+    lowered = Lowered(PlanRef("0" * 64, 1), (), (), weights=10, kv=20, arena=1000, scratch=70, vocab=1)
     target = Target("linux", "x86_64", "x86-64-v3", threads, 1 << 30, None)
-    assert budget_of(lowered, (), target, batch).activations == 1000 + shares * 70
+    assert budget_of(lowered, (), target, Limits(16, batch, 16, "bf16", 0)).activations == 1000 + shares * 70
 
 
 def test_a_budget_that_does_not_fit_says_the_numbers_and_fits_that_do():
@@ -115,8 +115,10 @@ def test_a_budget_that_does_not_fit_says_the_numbers_and_fits_that_do():
     )
     assert "So it is" in message
     fits = message.split("the nearest fits are ")[1].split(", or ")
-    assert [fit.split(" = ")[0] for fit in fits] == ["target.memory", "limits.context", "limits.batch"]
-    for fit in fits:
+    changes = [fit.split(" = ")[0] for fit in fits[:-1]]
+    assert changes == ["target.memory", "limits.context", "limits.batch"]
+    assert fits[-1] == "model.weights that are stored as q8_0"
+    for fit in fits[:-1]:
         assert fits_when(SYNTHETIC.replace("3 GiB", "2 GiB"), fit)
 
 
@@ -150,10 +152,12 @@ def test_where_no_change_alone_is_enough_the_message_names_several_that_are():
     assert fits_when(text.replace("batch = 4", "batch = 32"), fits[1])
 
 
-def test_weights_alone_too_large_leave_only_more_memory():
-    message = refusal(SYNTHETIC.replace("3 GiB", "1 GiB"))
-    assert "the nearest fits are target.memory" in message
-    assert "limits" not in message.split("to fix")[1]
+def test_weights_that_are_too_large_alone_leave_more_memory_or_smaller_weights():
+    fixes = refusal(SYNTHETIC.replace("3 GiB", "1 GiB")).split("the nearest fits are ")[1].split(", or ")
+    assert fixes[0] == 'target.memory = "2210 MiB"'
+    assert all(fix.startswith("model.weights that are stored as q8_0 with limits.") for fix in fixes[1:])
+    (fix,) = refusal(SYNTHETIC.replace("3 GiB", "200 MiB")).split("the nearest fits are ")[1].split(", or ")
+    assert fix == 'target.memory = "2210 MiB"'
 
 
 def test_a_context_past_the_models_positions():

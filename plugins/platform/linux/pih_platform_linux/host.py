@@ -28,7 +28,8 @@ def check(host: LinuxHost, flags: frozenset[str], isa: str, budget: Mapping[str,
             fix="run on a newer CPU, or build with another target.isa in the profile",
         )
     if host.memory_bytes < budget["total"]:
-        parts = " + ".join(f"{name} {value}" for name, value in budget.items() if name not in ("total", "limit"))
+        held = ("spill", "host") if budget["device"] else ("weights", "kv", "activations", "spill", "host")
+        parts = " + ".join(f"{name} {budget[name]}" for name in held)
         raise WorkerError(
             f"the deployment needs {budget['total']} bytes ({parts}), this process may use {host.memory_bytes}",
             where="budget",

@@ -1,0 +1,187 @@
+"""What is offered to a deployment that does not fit: what catalog and target support, with values that do fit."""
+
+from pathlib import Path
+
+import attrs
+import pytest
+
+from pih import catalog, pins, profile, resolve
+from pih.catalog import Constraint, Manifest, Report
+from pih.lock import Budget, Limits
+from pih.resolve.fits import Levers, Size, memory, nearest, over
+from pih_runtime.errors import ProfileError, ResolutionError
+
+ROOT = Path(__file__).parents[3]
+TEXT = (ROOT / "profiles" / "qwen3-cpu-synthetic.toml").read_text()
+PINS = pins.load(ROOT)
+KNOWN = catalog.load(ROOT)
+TRANSPORT = Manifest(
+    "transport/ring", "1.0", "transport", 1, "ring", {"transport.collectives": "1.0"}, target=Constraint(devices=2)
+)
+
+
+def changed(known, identity, **values):
+    plugins = tuple(attrs.evolve(one, **values) if one.id == identity else one for one in known.plugins)
+    return attrs.evolve(known, plugins=plugins)
+
+
+ON_DEVICES = changed(KNOWN, "backend/cpu", target=Constraint(devices=1))
+SPILLING = changed(ON_DEVICES, "memory/paged", report=Report(spill=("host",)))
+
+
+def with_device(device, host="3 GiB", extra=""):
+    text = TEXT.replace('memory = "3 GiB"', f'memory = "{host}"').replace("[limits]\n", f"[limits]\n{extra}")
+    return f'{text}\n[device]\ncount = 1\nmemory = "{device}"\n'
+
+
+@pytest.fixture(scope="module")
+def resolved(tmp_path_factory):
+    memo = tmp_path_factory.mktemp("lowered")
+
+    def lock(text, known):
+        intent = profile.parse(text.encode(), ROOT / "profiles" / "x.toml")
+        return resolve.lock(intent, known, PINS, None, fetch=None, pin=None, memo=memo)
+
+    return lock
+
+
+@pytest.fixture(scope="module")
+def offers(resolved):
+    return lambda text, known: refused(resolved, text, known)
+
+
+def refused(resolved, text, known):
+    with pytest.raises(ResolutionError) as caught:
+        resolved(text, known)
+    return caught.value.what, caught.value.fix.removeprefix("the nearest fits are ").split(", or ")
+
+
+def test_on_devices_their_memory_holds_weights_cache_and_activations(resolved):
+    budget = resolved(with_device("3 GiB", host="512 MiB"), ON_DEVICES).budget
+    assert budget.device == budget.weights + budget.kv + budget.activations
+    assert (budget.total, budget.limit, budget.device_limit) == (budget.host, 512 << 20, 3 << 30)
+
+
+def test_a_device_in_the_profile_holds_nothing_for_a_backend_that_computes_on_the_host(resolved):
+    budget = resolved(with_device("1 GiB"), KNOWN).budget
+    assert (budget.device, budget.device_limit) == (0, 0)
+    assert budget.total == budget.weights + budget.kv + budget.activations + budget.host
+
+
+def test_too_much_for_the_device_names_its_line_and_offers_no_spill_that_nobody_keeps(offers):
+    what, fits = offers(with_device("2000 MiB"), ON_DEVICES)
+    assert 'device.memory = "2000 MiB"' in what.splitlines()[0]
+    assert "= 2045.4 MiB on each device" in what
+    assert [fit.split(" = ")[0] for fit in fits] == [
+        "device.memory",
+        "limits.context",
+        "limits.batch",
+        "model.weights that are stored as q8_0",
+    ]
+
+
+def test_too_much_for_the_host_beside_a_device_names_the_hosts_line(offers):
+    what, fits = offers(with_device("3 GiB", host="100 MiB"), ON_DEVICES)
+    assert what.splitlines()[0].endswith('target.memory = "100 MiB",')
+    assert "and host 163.6 MiB = 163.6 MiB." in what
+    assert fits == ['target.memory = "164 MiB"']
+
+
+def test_both_memories_too_small_are_named_together(offers):
+    _, fits = offers(with_device("2000 MiB", host="100 MiB"), ON_DEVICES)
+    assert fits == ['device.memory = "2046 MiB" with target.memory = "164 MiB"']
+
+
+def test_the_least_spill_is_offered_where_the_memory_plugin_keeps_it(resolved, offers):
+    text = with_device("2000 MiB")
+    spill = offers(text, SPILLING)[1][-1]
+    assert spill.startswith('limits.spill = "')
+    budget = resolved(with_device("2000 MiB", extra=f"{spill.removeprefix('limits.')}\n"), SPILLING).budget
+    mib = int(spill.split('"')[1].split()[0])
+    assert budget.spill == mib << 20
+    assert budget.total == budget.host + budget.spill
+    assert budget.kv == 896 * 2**20 - budget.spill // (28 * 2 * 16 * 8 * 128 * 2) * (28 * 2 * 16 * 8 * 128 * 2)
+    less = with_device("2000 MiB", extra=f'spill = "{mib - 1} MiB"\n')
+    assert offers(less, SPILLING)
+
+
+def test_no_spill_is_offered_that_the_host_has_no_room_for(offers):
+    _, fits = offers(with_device("1500 MiB", host="200 MiB"), SPILLING)
+    assert not [fit for fit in fits if "spill" in fit]
+
+
+def test_one_sequence_stays_on_the_device(resolved):
+    with pytest.raises(ResolutionError) as caught:
+        resolved(with_device("3 GiB", extra='spill = "700 MiB"\n'), SPILLING)
+    assert caught.value.where == "limits.spill"
+    assert caught.value.fix == "at most 672 MiB"
+    assert resolved(with_device("3 GiB", extra='spill = "672 MiB"\n'), SPILLING).budget.kv == 224 << 20
+
+
+def test_spill_that_nobody_keeps_is_refused_and_who_would_keep_it_named(resolved):
+    with pytest.raises(ResolutionError) as caught:
+        resolved(with_device("3 GiB", extra='spill = "1 MiB"\n'), ON_DEVICES)
+    assert str(caught.value) == (
+        'Because profiles/x.toml:21 limits.spill = "1 MiB",\n'
+        "  and memory/paged reports no place in the host's memory for cache pages.\n"
+        "  So nothing can spill.\n  to fix: remove limits.spill"
+    )
+    tiered = Manifest(
+        "memory/tiered", "0.0.1", "memory", 1, "", {"memory.pages": "1.0"}, report=Report(spill=("host",))
+    )
+    wider = attrs.evolve(ON_DEVICES, plugins=(*ON_DEVICES.plugins, tiered))
+    with pytest.raises(ResolutionError) as caught:
+        resolved(with_device("3 GiB", extra='spill = "1 MiB"\n'), wider)
+    assert caught.value.fix == 'selection.prefer = ["memory/tiered"], or remove limits.spill'
+
+
+def test_spill_without_a_device_is_a_contradiction():
+    with pytest.raises(ProfileError, match="the deployment has no device whose pages could spill"):
+        profile.parse(TEXT.replace("[limits]\n", '[limits]\nspill = "1 GiB"\n').encode(), Path("x.toml"))
+
+
+def test_another_format_is_offered_only_where_the_pack_has_kernels_for_it(offers):
+    packs = {one.id: one for one in KNOWN.plugins}
+    kernels = tuple(one for one in packs["kernels/cpu"].report.kernel if one.weight not in ("q8_0", "q4_1"))
+    narrow = changed(KNOWN, "kernels/cpu", report=attrs.evolve(packs["kernels/cpu"].report, kernel=kernels))
+    text = TEXT.replace("3 GiB", "2 GiB")
+    assert "model.weights that are stored as q8_0" in offers(text, KNOWN)[1]
+    assert not [fit for fit in offers(text, narrow)[1] if "model.weights" in fit]
+
+
+def test_more_devices_do_not_help_a_plan_that_is_whole_on_each(offers):
+    joined = attrs.evolve(ON_DEVICES, plugins=(*ON_DEVICES.plugins, TRANSPORT))
+    assert not [fit for fit in offers(with_device("2000 MiB"), joined)[1] if "count" in fit]
+
+
+def divided(size):
+    """A model whose weights and cache are shared out among the devices."""
+    weights = 1600 * {"": 2, "int8": 1}[size.weights] // size.devices
+    kv = size.limits.context * size.limits.batch // size.devices
+    return Budget(weights, kv, 10, 0, 5, 5, 100, weights + kv + 10, 1000)
+
+
+SIZE = Size(Limits(256, 4, 64, "bf16", 0), 1, devices=1)
+
+
+def test_the_fewest_devices_that_do_are_offered_as_far_as_a_transport_reaches():
+    assert nearest(SIZE, divided, Levers(devices=64)) == ["device.count = 8"]
+    assert nearest(SIZE, divided, Levers(devices=4)) == []
+    assert nearest(SIZE, divided, Levers()) == []
+
+
+def test_smaller_weights_come_with_smaller_limits_where_neither_is_enough_alone():
+    whole = attrs.evolve(SIZE, devices=2)
+    found = nearest(whole, divided, Levers(("int8",)))
+    assert found == [
+        "model.weights that are stored as int8 with limits.context = 80",
+        "model.weights that are stored as int8 with limits.batch = 1",
+    ]
+    for limits in ({"context": 80}, {"batch": 1}):
+        fitting = attrs.evolve(whole, weights="int8", limits=attrs.evolve(whole.limits, **limits))
+        assert not over(divided(fitting))
+
+
+def test_an_amount_is_one_that_a_profile_can_name():
+    assert memory(1) == '"1 MiB"'
+    assert memory(2**20 * 1_000_000 + 1) == '"977 GiB"'
