@@ -56,6 +56,9 @@ def _ops() -> str:
 
 def _exit_codes() -> str:
     lines = [_NOTE, "# Exit codes\n\n| code | error | what failed |\n|---|---|---|\n| 0 | | nothing |\n"]
+    lines.append(
+        "| 1 | | a gate of `pih diff` or a limit of `pih size` does not hold: a finding, as diff(1) has it |\n"
+    )
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.PihError)]
     lines += [
         f"| {k.exit_code} | {k.__name__} | {k.__doc__} |\n"

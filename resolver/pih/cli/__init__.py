@@ -22,6 +22,8 @@ COMMANDS = {
     "inspect": "show what is in a bundle, and why",
     "explain": "show the decisions for a profile, each with its reason",
     "why": "say why something is part of a deployment",
+    "diff": "say what differs between two bundles or locks, with gates for CI",
+    "size": "show how large a bundle is, and hold it to a budget",
     "fetch": "download a lock's artifacts into the store",
     "seal": "attach SBOM, provenance and signatures to a bundle",
     "verify": "check every byte of a bundle, and who vouches for it",
@@ -63,7 +65,8 @@ def pih() -> None:
       pih build --profile profiles/smollm2-cpu.toml
       pih run --profile profiles/smollm2-cpu.toml --prompt "What is the capital of France?"
 
-    Exit codes: 2 usage, 3 profile, 4 resolution, 5 lock, 6 fetch, 7 build, 8 seal or verify, 9 runtime.
+    Exit codes: 1 a gate of diff or size, 2 usage, 3 profile, 4 resolution, 5 lock, 6 fetch, 7 build, 8 seal or verify,
+    9 runtime.
     """
 
 

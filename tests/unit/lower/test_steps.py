@@ -30,7 +30,7 @@ TOKENS = ["<|end|>", "<tool>", *METADATA["tokenizer.ggml.tokens"][2:95], "12"]
 TEMPLATE = "{{ messages }}"
 
 
-def write_gguf(path, *, matrices=gguf.GGMLQuantizationType.Q4_1):
+def write_gguf(path, *, matrices=gguf.GGMLQuantizationType.Q4_1, embeddings=gguf.GGMLQuantizationType.Q8_0):
     """The model that CONFIG describes, with a vocabulary of 96."""
     rng = np.random.default_rng(2)
     writer = gguf.GGUFWriter(path, "llama")
@@ -48,7 +48,7 @@ def write_gguf(path, *, matrices=gguf.GGMLQuantizationType.Q4_1):
         if "embed" in name:
             values = np.concatenate([values, values])
         stored = f"{NAMES.get_name(name.removesuffix('.weight'))}.weight"
-        kind = gguf.GGMLQuantizationType.Q8_0 if "embed" in name else matrices
+        kind = embeddings if "embed" in name else matrices
         if values.ndim == 1:
             writer.add_tensor(stored, values)
         else:

@@ -1,0 +1,99 @@
+"""A size budget's file: TOML, read strictly and written so that a diff of it reads well."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import tomllib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import attrs
+
+from pih.diff import amounts
+from pih.diff.budget import Budget, Limit
+from pih.structure import RefusedError, StructureError, dotted, show, structure
+from pih_runtime.errors import UsageError
+
+_MOST = 1 << 20  # bytes
+
+
+def read(path: Path) -> Budget:
+    """A budget's file; raises UsageError (exit 2) where it is not one."""
+    fix = f"correct it, or write it anew: pih size … --budget {path} --update"
+    try:
+        raw = path.read_bytes()
+        if len(raw) > _MOST:
+            raise UsageError(f"more than {_MOST} bytes are too many for a budget", where=str(path), fix=fix)
+        budget = structure(tomllib.loads(raw.decode()), Budget)
+        _check(budget)
+    except OSError as problem:
+        raise UsageError(f"cannot read the budget: {problem.strerror}", where=str(path), fix=fix) from problem
+    except StructureError as failure:
+        first = failure.problems[0]
+        raise UsageError(f"{dotted(first.path)}: {first.what}", where=str(path), fix=first.fix or fix) from failure
+    except RefusedError as refused:
+        raise UsageError(f"{refused.key}: {refused.what}", where=str(path), fix=refused.fix) from refused
+    except (ValueError, RecursionError) as problem:
+        raise UsageError(f"not TOML: {problem}", where=str(path), fix=fix) from problem
+    return budget
+
+
+def _check(budget: Budget) -> None:
+    if amounts.share(budget.headroom) is None:
+        raise RefusedError("headroom", f"{show(budget.headroom)} is no share", 'write it like "5%"')
+    limits = {"total": budget.total} | {f"layers.{name}": limit for name, limit in budget.layers.items()}
+    texts = {f"{key}.{kind}": text for key, limit in limits.items() for kind, text in attrs.asdict(limit).items()}
+    texts |= {f"components.{name}": text or "''" for name, text in budget.components.items()}
+    for key, text in texts.items():
+        if text and amounts.parsed(text) is None:
+            raise RefusedError(key, f"{show(text)} is no amount", f"write it like {amounts.FORMS}")
+
+
+def written(budget: Budget) -> str:
+    """The text of its file."""
+    return "\n".join(_lines(budget)) + "\n"
+
+
+def write(path: Path, budget: Budget) -> None:
+    """Write beside, fsync, rename."""
+    handle, beside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as writer:
+            writer.write(written(budget))
+            writer.flush()
+            os.fsync(writer.fileno())
+        Path(beside).chmod(0o644)
+        Path(beside).replace(path)
+    except BaseException:
+        Path(beside).unlink()
+        raise
+
+
+def _lines(budget: Budget) -> Iterator[str]:
+    yield "# Size budget: `pih size` fails (exit 1) where a limit does not hold; `--update` measures again."
+    yield f"headroom = {_string(budget.headroom)}"
+    yield from _table("total", _limits(budget.total))
+    for name, limit in budget.layers.items():
+        yield from _table(f"layers.{_key(name)}", _limits(limit))
+    yield from _table("components", ((_key(name), _string(text)) for name, text in budget.components.items()))
+    yield from _table("measured", ((_key(name), str(size)) for name, size in budget.measured.items()))
+
+
+def _limits(limit: Limit) -> Iterator[tuple[str, str]]:
+    return ((key, _string(text)) for key, text in attrs.asdict(limit).items() if text)
+
+
+def _table(head: str, rows: Iterable[tuple[str, str]]) -> Iterator[str]:
+    yield f"\n[{head}]"
+    yield from (f"{key} = {value}" for key, value in rows)
+
+
+def _key(name: str) -> str:
+    return name if name.replace("-", "").replace("_", "").isalnum() and name.isascii() else _string(name)
+
+
+def _string(text: str) -> str:
+    """A basic string of TOML: as JSON's, but for one more character that must not stand there as it is."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,195 @@
+"""One side of a comparison: what a bundle or a lock says of a deployment, without its reasons.
+
+A lock knows no sizes, layers and files of an image: those are None here, never an estimate.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from pih import licences
+from pih.inspect.bundle import checkpoint, components, known, origin
+from pih.inspect.opened import Opened
+from pih.lock import Binding, Budget, Limits, Lock, Permissions, PlanRef, Service, Target
+
+_SHIPPED = ("base", "wheels")  # steps whose artifacts are in the image as they are
+
+
+@attrs.frozen
+class Weights:
+    """artifact: '' for made-up ones. delivery: embed | separate. formats: of the ops that read them: `linear q4_1`."""
+
+    plugin: str
+    artifact: str
+    source: str
+    delivery: str
+    formats: tuple[str, ...]
+
+
+@attrs.frozen
+class Plugin:
+    """may: what it may reach of the host in the worker. source: '' for the source tree's own."""
+
+    id: str
+    version: str
+    kind: str
+    source: str
+    may: tuple[str, ...]
+
+
+@attrs.frozen
+class Artifact:
+    """part: base, wheels: of the image as it is; model: what the weights or the text are made from; build: no part."""
+
+    name: str
+    version: str
+    kind: str
+    sha256: str
+    part: str
+
+
+@attrs.frozen
+class Layer:
+    """size: of its files. compressed: of its blob, None where the bundle keeps no blobs."""
+
+    name: str
+    digest: str
+    size: int
+    compressed: int | None
+
+
+@attrs.frozen
+class Component:
+    """All files of one origin, as bundle.json names them."""
+
+    name: str
+    version: str
+    size: int
+
+
+@attrs.frozen
+class File:
+    """content: its digest, or `-> target` of a link."""
+
+    path: str
+    size: int
+    content: str
+    component: str
+    layer: str
+
+
+@attrs.frozen
+class Image:
+    """What a bundle knows beside its lock. digest: of the manifest, '' where there is none."""
+
+    digest: str
+    layers: tuple[Layer, ...]
+    components: tuple[Component, ...]
+    files: tuple[File, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(layer.size for layer in self.layers)
+
+    @property
+    def compressed(self) -> int | None:
+        """Bytes of all layers as they are shipped, where they are known."""
+        sizes = [layer.compressed for layer in self.layers if layer.compressed is not None]
+        return sum(sizes) if len(sizes) == len(self.layers) else None
+
+
+@attrs.frozen
+class Facts:
+    """A side. where: what the user named. licences: by component, and by artifact. image: None of a lock."""
+
+    where: str
+    name: str
+    target: Target
+    weights: Weights
+    limits: Limits
+    service: Service
+    plugins: tuple[Plugin, ...]
+    artifacts: tuple[Artifact, ...]
+    licences: dict[str, str]
+    bindings: tuple[Binding, ...]
+    fallbacks: tuple[str, ...]
+    budget: Budget
+    plan: PlanRef
+    image: Image | None
+
+
+def of_lock(lock: Lock, where: str) -> Facts:
+    """The side that a lock is."""
+    return Facts(
+        where=where,
+        name=lock.profile.name,
+        target=lock.target,
+        weights=_weights(lock),
+        limits=lock.limits,
+        service=lock.service,
+        plugins=tuple(
+            Plugin(
+                item.id,
+                item.version,
+                item.kind,
+                origin(item),
+                _may(item.permissions),
+            )
+            for item in lock.plugins
+        ),
+        artifacts=_artifacts(lock),
+        licences=dict(sorted(licences.of_components(lock).items())),
+        bindings=lock.bindings,
+        fallbacks=lock.fallbacks,
+        budget=lock.budget,
+        plan=lock.plan,
+        image=None,
+    )
+
+
+def of_bundle(held: Opened, where: str) -> Facts:
+    """The side that a bundle is: its lock's, and its image."""
+    contents, lock = held.contents, held.lock
+    image = Image(
+        digest=contents.digest,
+        layers=tuple(Layer(row.name, row.digest, row.size, row.compressed or None) for row in contents.layers),
+        components=tuple(Component(row.name, row.version, row.size) for row in components(contents, known(lock))),
+        files=tuple(
+            File(row.path, row.size, row.digest or f"-> {row.target}", row.component, row.layer)
+            for row in contents.files
+        ),
+    )
+    return attrs.evolve(of_lock(lock, where), image=image)
+
+
+def _may(asked: Permissions) -> tuple[str, ...]:
+    network = () if asked.network == "none" else (asked.network,)
+    return (*network, *asked.devices, *asked.paths)
+
+
+def _weights(lock: Lock) -> Weights:
+    formats = sorted({f"{item.op} {item.weight}" for item in lock.bindings if item.op in ("linear", "embed")})
+    return Weights(
+        plugin=str(lock.model.get("plugin")),
+        artifact=str(checkpoint(lock).get("artifact", "")),
+        source=str(checkpoint(lock)["source"]),
+        delivery=lock.delivery,
+        formats=tuple(formats),
+    )
+
+
+def _artifacts(lock: Lock) -> tuple[Artifact, ...]:
+    parts = {name: step.run for step in lock.build.steps if step.run in _SHIPPED for name in step.artifacts}
+    model = {str(file["artifact"]) for file in lock.model.values() if isinstance(file, dict) and "artifact" in file}
+    return tuple(
+        Artifact(
+            item.name,
+            item.version,
+            item.kind,
+            item.sha256,
+            "model" if item.name in model else parts.get(item.name, "build"),
+        )
+        for item in lock.artifacts
+        if item.kind != "plugin"  # told as the plugin that it carries
+    )
