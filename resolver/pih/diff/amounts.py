@@ -51,9 +51,9 @@ def change(old: int, new: int) -> str:
     """A change with its share of what there was: `+34.1 kB, +0.03 %`."""
     if old == new:
         return "unchanged"
-    part = abs(new - old) / old * 100 if old else 0.0
-    share = f", {'+' if new > old else '-'}{part:.1f} %" if part >= 1 else f", {(new - old) / old * 100:+.2g} %"
-    return f"{signed(new - old)}{share if part >= 0.001 else ''}"
+    part = (new - old) / old * 100 if old else 0.0
+    share = f", {part:+.1f} %" if abs(part) >= 1 else f", {part:+.2g} %" if abs(part) >= 0.001 else ""
+    return f"{signed(new - old)}{share}"
 
 
 def above(size: int, headroom: float) -> str:

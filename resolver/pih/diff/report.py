@@ -67,7 +67,7 @@ def sizes(row: Sizes) -> tuple[str, str, str]:
     """Before, after and their difference; '-' for what is not there."""
     before, after = ("-" if size is None else shown(size) for size in (row.old, row.new))
     same = row.old is not None and row.new is not None and row.growth == 0
-    return before, after, "same" if same else signed(row.growth) if (before, after) != ("-", "-") else ""
+    return before, after, "same size" if same else signed(row.growth) if (before, after) != ("-", "-") else ""
 
 
 def as_json(found: Difference, tripped: tuple[Tripped, ...]) -> dict[str, Any]:

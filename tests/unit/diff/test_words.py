@@ -1,0 +1,140 @@
+"""What is said of two bundles that differ in one thing: goldens, read by reviewers; and what else can differ."""
+
+import itertools
+
+import attrs
+import pytest
+
+from pih.diff import words
+from pih.diff.compare import compare
+from pih.diff.facts import Artifact, Component, Plugin
+from tests.unit.diff.recorded import FORMS, NAMES, golden, pair
+
+SIDES = {name: pair(name) for name in NAMES}
+FIRST = SIDES["isa"][0]
+
+
+def said(new, old=FIRST):
+    return words.sentences(compare(old, new))
+
+
+@pytest.mark.parametrize(("name", "form"), [*itertools.product(NAMES, FORMS)])
+def test_one_thing_reads_as_one_sentence(name, form):
+    assert FORMS[form](*SIDES[name]) == golden(name, form)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_byte_is_told(name):
+    found = compare(*SIDES[name])
+    assert sum(row.size.growth for row in found.image.components) == found.image.size.growth
+    assert sum(row.size.growth for row in found.image.files) == found.image.size.growth
+    assert sum(row.size.growth for row in found.image.layers) == found.image.size.growth
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_other_way_round_is_its_opposite(name):
+    old, new = SIDES[name]
+    there, back = compare(old, new), compare(new, old)
+    assert {(row.name, -row.size.growth) for row in there.image.components} == {
+        (row.name, row.size.growth) for row in back.image.components
+    }
+    assert {(row.old, row.new) for row in there.artifacts} == {(row.new, row.old) for row in back.artifacts}
+
+
+def test_the_same_bundle_has_nothing_to_tell():
+    found = compare(FIRST, FIRST)
+    assert found.same
+    assert words.headline(found) == "tiny: the same image."
+    assert words.sentences(found) == ()
+
+
+def test_locks_alone_know_no_sizes_and_say_so():
+    old, new = (attrs.evolve(side, image=None) for side in SIDES["separate"])
+    assert words.headline(compare(old, new)) == "tiny: other decisions; sizes are not known from a lock."
+    assert said(new, old) == (
+        "Weights move out of the image (embed → separate).",
+        "Not compared: sizes, layers and files, which are not known from a lock (first and second).",
+    )
+    assert words.headline(compare(old, old)) == "tiny: no decision differs; sizes are not known from a lock."
+
+
+def test_a_lock_against_a_bundle_compares_decisions_and_tells_the_size_that_is_known():
+    old, new = SIDES["separate"]
+    found = compare(attrs.evolve(old, image=None), new)
+    assert words.headline(found).startswith("tiny: other decisions; second has 34.0 MB unpacked, 13.0 MB compressed")
+    assert words.sentences(found)[-1].endswith("which are not known from a lock (first).")
+    assert found.new_components == ()
+
+
+def test_an_unpacked_bundle_has_no_compressed_sizes():
+    layers = tuple(attrs.evolve(row, digest="", compressed=None) for row in FIRST.image.layers)
+    new = attrs.evolve(FIRST, image=attrs.evolve(FIRST.image, digest="", layers=layers))
+    assert said(new) == ("Not compared: compressed sizes, which are not known of an unpacked bundle.",)
+    assert compare(FIRST, new).image.compressed.new is None
+
+
+def with_plugin(side, **changes):
+    plugins = tuple(attrs.evolve(item, **changes) if item.id == "surface/openai" else item for item in side.plugins)
+    return attrs.evolve(side, plugins=plugins)
+
+
+def test_permissions():
+    assert said(with_plugin(FIRST, may=("/dev/npu0",))) == (
+        "surface/openai may now use /dev/npu0 of the host.",
+        "surface/openai may no longer listen for connections.",
+    )
+
+
+def test_a_plugin_from_elsewhere():
+    other = with_plugin(FIRST, source="from catalog vendor, signed by abc")
+    assert said(other) == ("Plugin surface/openai 0.1.0 → 0.1.0 from catalog vendor, signed by abc.",)
+
+
+def test_licences():
+    licences = FIRST.licences | {"h11": "GPL-3.0-only"}
+    assert said(attrs.evolve(FIRST, licences=licences)) == ("Licence of h11: MIT → GPL-3.0-only.",)
+
+
+def test_a_new_component_has_its_licence_told():
+    image = attrs.evolve(FIRST.image, digest="x", components=(*FIRST.image.components, Component("foo", "1.0", 0)))
+    artifacts = (*FIRST.artifacts, Artifact("foo", "1.0", "wheel", "0" * 64, "wheels"))
+    new = attrs.evolve(FIRST, image=image, artifacts=artifacts, licences=FIRST.licences | {"foo": "ISC"})
+    assert said(new)[:2] == ("Wheels: foo 1.0 is new.", "New in the image: foo (ISC).")
+
+
+def test_fallbacks_and_precision():
+    words_of_it = "silu_mul runs the scalar reference"
+    slower = attrs.evolve(FIRST, fallbacks=(words_of_it,))
+    assert said(slower) == (f"New fallback: {words_of_it}.",)
+    assert said(FIRST, slower) == (f"No fallback any more: {words_of_it}.",)
+    bindings = tuple(attrs.evolve(item, mode="bf16") if item.op == "attention" else item for item in FIRST.bindings)
+    assert said(attrs.evolve(FIRST, bindings=bindings)) == (
+        "Kernels: 1 of 11 ops has other kernels (attention).",
+        "Precision of attention: sums pass through bf16 instead of f32.",
+    )
+
+
+def test_the_same_version_with_other_bytes():
+    changed = tuple(attrs.evolve(item, sha256="f" * 64) if item.name == "libc6" else item for item in FIRST.artifacts)
+    (sentence,) = said(attrs.evolve(FIRST, artifacts=changed))
+    assert "→ 2.36-9+deb12u14 (sha256:ffffffffffff)" in sentence
+
+
+def test_many_names_are_cut():
+    added = tuple(Plugin(f"x/{number}", "1", "health", "", ()) for number in range(3))
+    assert len(said(attrs.evolve(FIRST, plugins=FIRST.plugins + added))) == 3
+    artifacts = tuple(attrs.evolve(item, version="9") for item in FIRST.artifacts)
+    assert any(sentence.endswith("and 8 more.") for sentence in said(attrs.evolve(FIRST, artifacts=artifacts)))
+
+
+def test_target_and_settings():
+    new = attrs.evolve(
+        FIRST,
+        target=attrs.evolve(FIRST.target, memory_bytes=2**30, threads=8),
+        service=attrs.evolve(FIRST.service, port=9000),
+    )
+    assert said(new) == (
+        "Target threads: 1 → 8.",
+        "Target memory: 256.0 MiB → 1024.0 MiB.",
+        "Settings: service.port 8000 → 9000.",
+    )
