@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
 
 from pih import lock as locks
 from pih import profile
-from pih.cli import _table
+from pih.bundle import stored
+from pih.cli import _bundle, _table
 from pih.diff import facts, gates, markdown, report, revision
 from pih.diff.compare import compare
 from pih.diff.facts import Facts
-from pih.inspect.opened import opened
 from pih_runtime.errors import UsageError
 
 GATE = 1  # exit code: as diff's own, something was found
@@ -55,9 +55,9 @@ def command(
 ) -> None:
     """Say what differs between OLD and NEW: sizes, components, kernels, versions, permissions, licences, fallbacks.
 
-    OLD and NEW are bundles (an image layout, an archive of one, the root that it was unpacked to), locks, or the lock
-    of a git revision: REV:PATH as git names files, or REV alone with --profile. Nothing is built or checked out. Of a
-    lock no sizes are known; what could not be compared is said.
+    OLD and NEW are bundles (an image layout, an archive of one, the root that it was unpacked to, podman:NAME,
+    docker:NAME), locks, or the lock of a git revision: REV:PATH as git names files, or REV alone with --profile.
+    Nothing is built or checked out. Of a lock no sizes are known; what could not be compared is said.
 
     Exit code 1: a gate (--max-growth, --fail-on) did not hold; each one that did not is told on stderr.
     """
@@ -69,9 +69,10 @@ def command(
     elif form == "markdown":
         click.echo(markdown.rendered(found, tripped), nl=False)
     else:
-        click.echo(_text(report.lines(found)))
+        for line in _lines(report.lines(found)):
+            click.echo(_table.printable(line))
     for gate in tripped:
-        click.echo(f"pih diff: {gate.gate}: {gate.why}", err=True)
+        click.echo(_table.printable(f"pih diff: {gate.gate}: {gate.why}"), err=True)
     if tripped:
         click.get_current_context().exit(GATE)
 
@@ -81,8 +82,8 @@ def _side(name: str, profile_path: Path | None) -> Facts:
     path = Path(name)
     if path.is_file() and _is_json(path):
         return facts.of_lock(locks.read(path), name)
-    if path.exists():
-        return facts.of_bundle(opened(path), name)
+    if (name and path.exists()) or stored.named(name) is not None:
+        return facts.of_bundle(_bundle.held(name), name)
     if ":" in name:
         return facts.of_lock(revision.read_named(name), name)
     if profile_path is not None:
@@ -98,10 +99,8 @@ def _is_json(path: Path) -> bool:
         return stream.read(64).lstrip().startswith(b"{")
 
 
-def _text(rows: Iterable[tuple[str, ...]]) -> str:
+def _lines(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
     """Rows of several cells that follow one another are a table."""
-    lines: list[str] = []
     for wide, group in itertools.groupby(rows, key=lambda row: len(row) > 1):
         cells = list(group)
-        lines += _table.aligned(cells, numbers=_NUMBERS) if wide else ("".join(row) for row in cells)
-    return "\n".join(lines)
+        yield from _table.aligned(cells, numbers=_NUMBERS) if wide else ("".join(row) for row in cells)

@@ -8,12 +8,11 @@ from typing import Any
 
 import click
 
-from pih.cli import _builders, _table, _workspace
+from pih.cli import _builders, _bundle, _table, _workspace
 from pih.diff import budget, budget_file, facts
 from pih.diff.amounts import shown
 from pih.diff.budget import Row
 from pih.diff.facts import Image
-from pih.inspect.opened import opened
 from pih.structure import unstructure
 from pih_runtime.errors import UsageError
 
@@ -21,7 +20,7 @@ OVER = 1  # exit code
 
 
 @click.command(epilog="Example: pih size --profile profiles/smollm2-cpu.toml --budget profiles/smollm2-cpu.size.toml")
-@click.argument("bundle", type=click.Path(path_type=Path), required=False)
+@click.argument("bundle", required=False)
 @click.option(
     "--profile",
     "profile_path",
@@ -35,7 +34,7 @@ OVER = 1  # exit code
 @_workspace.offline_option
 @_workspace.json_option
 def command(
-    bundle: Path | None,
+    bundle: str | None,
     profile_path: Path | None,
     budget_path: Path | None,
     update: bool,
@@ -44,6 +43,8 @@ def command(
     as_json: bool,
 ) -> None:
     """Show the sizes of a bundle, unpacked and as it is shipped, by layer and component.
+
+    BUNDLE is an image layout, an archive of one, the root that it was unpacked to, podman:NAME or docker:NAME.
 
     With --budget each limit of the file is checked: of the total, of layers, of components, of components that have
     none of their own ("*"). Exit code 1 where one does not hold; the lines that fail say by how much, and what grew.
@@ -54,8 +55,8 @@ def command(
         raise UsageError("--update and --headroom are about a budget", fix="name its file: --budget FILE")
     if bundle is None:
         assert profile_path is not None
-        bundle = _builders.build_profile(profile_path, offline=offline)[1].output
-    image = facts.of_bundle(opened(bundle), str(bundle)).image
+        bundle = str(_builders.build_profile(profile_path, offline=offline)[1].output)
+    image = facts.of_bundle(_bundle.held(bundle), bundle).image
     assert image is not None
     rows: tuple[Row, ...] = ()
     if budget_path is not None and update:
@@ -63,7 +64,11 @@ def command(
         budget_file.write(budget_path, budget.updated(before, image, headroom))
     if budget_path is not None:
         rows = budget.judged(budget_file.read(budget_path), image)
-    click.echo(json.dumps(_json(image, rows), indent=2) if as_json else "\n".join(_lines(image, rows)))
+    if as_json:
+        click.echo(json.dumps(_json(image, rows), indent=2))
+    else:
+        for line in _lines(image, rows):
+            click.echo(_table.printable(line))
     if any(row.over for row in rows):
         click.get_current_context().exit(OVER)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pih.diff import facts
 from pih.diff.difference import Change, Component, Difference, FileChange, ImageChange, Layer, Sizes
@@ -23,8 +23,8 @@ def compare(old: Facts, new: Facts) -> Difference:
     return Difference(
         old=old,
         new=new,
-        settings=tuple(_values(_settings(old), _settings(new))),
-        weights=tuple(_values(_flat(old.weights), _flat(new.weights))),
+        settings=tuple(_values(old.settings, new.settings)),
+        weights=tuple(_values(_weights(old), _weights(new))),
         plugins=tuple(_values(_versions(old.plugins), _versions(new.plugins))),
         artifacts=tuple(_artifacts(old.artifacts, new.artifacts)),
         permissions=tuple(_sets(_permissions(old.plugins), _permissions(new.plugins))),
@@ -34,11 +34,9 @@ def compare(old: Facts, new: Facts) -> Difference:
         ops=tuple(change.name for change in _values(_kernels(old), _kernels(new))),
         modes=tuple(change for change in _values(_modes(old), _modes(new)) if change.old and change.new),
         fallbacks=tuple(_sets(old.fallbacks, new.fallbacks)),
-        memory=tuple(
-            Sizes(name, before, after)
-            for name, before, after in _pairs(unstructure(old.budget), unstructure(new.budget))
-            if before != after
-        ),
+        memory=tuple(Sizes(name, was, now) for name, was, now in _pairs(old.memory, new.memory) if was != now),
+        plan=tuple(_values({"plan": old.plan}, {"plan": new.plan})),
+        parts=tuple(change.name for change in _values(old.parts, new.parts)),
         image=image,
         unknown=tuple(_unknown(old, new, image)),
     )
@@ -61,20 +59,9 @@ def _sets(old: Iterable[str], new: Iterable[str]) -> Iterable[Change]:
     return _values(dict.fromkeys(old, "there"), dict.fromkeys(new, "there"))
 
 
-def _flat(value: Any) -> dict[str, str]:
-    """An attrs instance as text by key, nested ones with a dot."""
-    found: dict[str, str] = {}
-    for key, item in unstructure(value).items():
-        if isinstance(item, dict):
-            found |= {f"{key}.{name}": str(inner) for name, inner in item.items()}
-        else:
-            found[key] = ", ".join(map(str, item)) if isinstance(item, list) else "" if item is None else str(item)
-    return found
-
-
-def _settings(side: Facts) -> dict[str, str]:
-    sections = {"target": side.target, "limits": side.limits, "service": side.service}
-    return {f"{name}.{key}": text for name, part in sections.items() for key, text in _flat(part).items()}
+def _weights(side: Facts) -> dict[str, str]:
+    values = unstructure(side.weights)
+    return {key: ", ".join(item) if isinstance(item, list) else item for key, item in values.items()}
 
 
 def _versions(plugins: Iterable[Plugin]) -> dict[str, str]:
@@ -99,14 +86,14 @@ def _permissions(plugins: Iterable[Plugin]) -> list[str]:
 def _kernels(side: Facts) -> dict[str, str]:
     """The kernels of each op, as one text to compare."""
     found: dict[str, str] = {}
-    for item in side.bindings:
+    for item in side.kernels:
         found[item.op] = found.get(item.op, "") + f"{item}\n"
     return found
 
 
 def _modes(side: Facts) -> dict[str, str]:
     found: dict[str, set[str]] = {}
-    for item in side.bindings:
+    for item in side.kernels:
         found.setdefault(item.op, set()).add(item.mode)
     return {op: " and ".join(sorted(modes)) for op, modes in found.items()}
 
@@ -148,10 +135,12 @@ def _sizes(name: str, was: _Sized | None, now: _Sized | None) -> Sizes:
 
 def _layers(old: Image, new: Image) -> Iterable[Layer]:
     before, after = ({row.name: row for row in side.layers} for side in (old, new))
+    changed = {row.layer for row in _files(old, new)}
     for name, was, now in _pairs(before, after):
         sizes = _sizes(name, was, now)
         compressed = Sizes(name, was.compressed if was else None, now.compressed if now else None)
-        if sizes.growth or was is None or now is None or was.digest != now.digest:
+        known = was and now and was.digest and now.digest
+        if was is None or now is None or (was.digest != now.digest if known else name in changed):
             yield Layer(name, sizes, compressed)
 
 

@@ -76,7 +76,8 @@ class Difference:
     settings: of target, limits and service, by their key in the profile. ops: names of those with other kernels.
     modes: the least exact type that an op's sums pass through. memory: of the budget. permissions: one for each thing
     that a plugin may reach, as a new or a gone one. licences: of components that both sides have. new_licences: of new
-    components, where none of the old ones is under it. unknown: what could not be compared, and why.
+    components, where none of the old ones is under it. parts: of the locks, that differ in anything. unknown:
+    what could not be compared, and why.
     """
 
     old: Facts
@@ -93,13 +94,13 @@ class Difference:
     modes: tuple[Change, ...]
     fallbacks: tuple[Change, ...]
     memory: tuple[Sizes, ...]
+    plan: tuple[Change, ...]
+    parts: tuple[str, ...]
     image: ImageChange | None
     unknown: tuple[str, ...]
 
     @property
     def same(self) -> bool:
         """Whether nothing differs that both sides know."""
-        kept = ("old", "new", "image", "unknown")
-        changed = any(getattr(self, field.name) for field in attrs.fields(Difference) if field.name not in kept)
         image = self.image
-        return not changed and (image is None or not (image.layers or image.files))
+        return not self.parts and (image is None or not (image.layers or image.files))

@@ -10,7 +10,10 @@ import attrs
 from pih import licences
 from pih.inspect.bundle import checkpoint, components, known, origin
 from pih.inspect.opened import Opened
-from pih.lock import Binding, Budget, Limits, Lock, Permissions, PlanRef, Service, Target
+from pih.inspect.overview import fallbacks, permissions
+from pih.lock import Binding, Lock
+from pih.structure import unstructure
+from pih_runtime import canonical
 
 _SHIPPED = ("base", "wheels")  # steps whose artifacts are in the image as they are
 
@@ -49,8 +52,18 @@ class Artifact:
 
 
 @attrs.frozen
+class Kernel:
+    """A binding of the plan. form: all else of it, so that two can be told apart. mode: as the lock has it."""
+
+    op: str
+    symbol: str
+    form: str
+    mode: str
+
+
+@attrs.frozen
 class Layer:
-    """size: of its files. compressed: of its blob, None where the bundle keeps no blobs."""
+    """digest: of the archive in it, '' of an unpacked root. size: of its files. compressed: of its blob, None there."""
 
     name: str
     digest: str
@@ -101,49 +114,43 @@ class Image:
 
 @attrs.frozen
 class Facts:
-    """A side. where: what the user named. licences: by component, and by artifact. image: None of a lock."""
+    """A side. where: what the user named. image: None of a lock.
+
+    settings: of target, limits and service, by key. memory: the budget's bytes. plan: its calls and digest. licences:
+    by component, and by artifact. parts: a digest of each part of the lock, so that no change of it goes unnoticed.
+    """
 
     where: str
     name: str
-    target: Target
+    settings: dict[str, str]
     weights: Weights
-    limits: Limits
-    service: Service
     plugins: tuple[Plugin, ...]
     artifacts: tuple[Artifact, ...]
     licences: dict[str, str]
-    bindings: tuple[Binding, ...]
+    kernels: tuple[Kernel, ...]
     fallbacks: tuple[str, ...]
-    budget: Budget
-    plan: PlanRef
+    memory: dict[str, int]
+    plan: str
+    parts: dict[str, str]
     image: Image | None
 
 
 def of_lock(lock: Lock, where: str) -> Facts:
     """The side that a lock is."""
+    sections = {"target": lock.target, "limits": lock.limits, "service": lock.service}
     return Facts(
         where=where,
         name=lock.profile.name,
-        target=lock.target,
+        settings={f"{name}.{key}": text for name, part in sections.items() for key, text in _flat(part).items()},
         weights=_weights(lock),
-        limits=lock.limits,
-        service=lock.service,
-        plugins=tuple(
-            Plugin(
-                item.id,
-                item.version,
-                item.kind,
-                origin(item),
-                _may(item.permissions),
-            )
-            for item in lock.plugins
-        ),
+        plugins=tuple(Plugin(row.id, row.version, row.kind, origin(row), permissions(row)) for row in lock.plugins),
         artifacts=_artifacts(lock),
         licences=dict(sorted(licences.of_components(lock).items())),
-        bindings=lock.bindings,
-        fallbacks=lock.fallbacks,
-        budget=lock.budget,
-        plan=lock.plan,
+        kernels=tuple(_kernel(row) for row in lock.bindings),
+        fallbacks=tuple(fallbacks(lock)),
+        memory=unstructure(lock.budget),
+        plan=f"{lock.plan.calls} calls, sha256:{lock.plan.sha256[:12]}",
+        parts=canonical.digests(unstructure(lock)),
         image=None,
     )
 
@@ -153,7 +160,7 @@ def of_bundle(held: Opened, where: str) -> Facts:
     contents, lock = held.contents, held.lock
     image = Image(
         digest=contents.digest,
-        layers=tuple(Layer(row.name, row.digest, row.size, row.compressed or None) for row in contents.layers),
+        layers=tuple(Layer(row.name, row.diff_id, row.size, row.compressed or None) for row in contents.layers),
         components=tuple(Component(row.name, row.version, row.size) for row in components(contents, known(lock))),
         files=tuple(
             File(row.path, row.size, row.digest or f"-> {row.target}", row.component, row.layer)
@@ -163,9 +170,20 @@ def of_bundle(held: Opened, where: str) -> Facts:
     return attrs.evolve(of_lock(lock, where), image=image)
 
 
-def _may(asked: Permissions) -> tuple[str, ...]:
-    network = () if asked.network == "none" else (asked.network,)
-    return (*network, *asked.devices, *asked.paths)
+def _flat(value: object) -> dict[str, str]:
+    """An attrs instance as text by key, nested ones with a dot; None has no key."""
+    found: dict[str, str] = {}
+    for key, item in unstructure(value).items():
+        if isinstance(item, dict):
+            found |= {f"{key}.{name}": str(inner) for name, inner in item.items()}
+        elif item is not None:
+            found[key] = str(item)
+    return found
+
+
+def _kernel(row: Binding) -> Kernel:
+    form = f"{row.weight} {row.layout} {row.activation} {row.source} {row.precision} {row.path}"
+    return Kernel(row.op, row.symbol, form.strip(), row.mode)
 
 
 def _weights(lock: Lock) -> Weights:

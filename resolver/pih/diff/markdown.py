@@ -10,6 +10,8 @@ from pih.diff.gates import Tripped
 from pih.diff.words import headline, sentences
 
 _FILES = 200  # forges cut or refuse comments of more than some 65,000 characters
+# What forges read as markup, a mention or a reference, as the entities that they show it by.
+_ENTITIES = {ord(mark): f"&#{ord(mark)};" for mark in "&<>|`*_[]~\\@#$"}
 _NUMBERS = frozenset({"before", "after", "change"})
 
 
@@ -57,13 +59,4 @@ def _table(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
 def _text(text: str) -> str:
     """Text of a bundle is text here too: no markup, no mention of a user, no cell of its own."""
     plain = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
-    for mark, entity in _ENTITIES.items():
-        plain = plain.replace(mark, entity)
-    return plain
-
-
-# & comes first, or it would change the others
-_ENTITIES = {
-    "&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;", "`": "&#96;", "*": "&#42;", "_": "&#95;", "[": "&#91;",
-    "]": "&#93;", "~": "&#126;", "\\": "&#92;", "@": "&#64;", "#": "&#35;", "$": "&#36;",
-}  # fmt: skip
+    return plain.translate(_ENTITIES)

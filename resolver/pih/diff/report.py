@@ -91,6 +91,8 @@ def as_json(found: Difference, tripped: tuple[Tripped, ...]) -> dict[str, Any]:
         "modes": unstructure(found.modes),
         "fallbacks": unstructure(found.fallbacks),
         "memory": unstructure(found.memory),
+        "plan": unstructure(found.plan),
+        "parts": list(found.parts),
         "image": None if image is None else unstructure(image),
         "not_compared": list(found.unknown),
         "gates": unstructure(tripped),

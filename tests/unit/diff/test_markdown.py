@@ -45,6 +45,10 @@ def test_nothing_in_a_bundle_is_markup(text):
     component = Component(text, found.image.components[0].version, found.image.components[0].size)
     found = attrs.evolve(found, image=attrs.evolve(found.image, components=(component,)))
     read = tokens(markdown.rendered(found, [Tripped("--fail-on licence", text)]))
+    shown = ["".join(child.content for child in token.children) for token in read if token.type == "inline"]
+    plain = "".join(char if char.isprintable() else "\ufffd" for char in text)
+    assert shown[0].startswith(f"{plain}: ")
+    assert f"New fallback: {plain}." in shown
     inside = [child.type for token in read for child in token.children or ()]
     assert set(inside) <= {"text", "strong_open", "strong_close", "code_inline", "softbreak"}
     assert inside.count("code_inline") == inside.count("strong_open") == 1  # of the gate alone

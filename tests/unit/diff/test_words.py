@@ -81,7 +81,7 @@ def with_plugin(side, **changes):
 def test_permissions():
     assert said(with_plugin(FIRST, may=("/dev/npu0",))) == (
         "surface/openai may now use /dev/npu0 of the host.",
-        "surface/openai may no longer listen for connections.",
+        "surface/openai may no longer listen on a port.",
     )
 
 
@@ -107,8 +107,8 @@ def test_fallbacks_and_precision():
     slower = attrs.evolve(FIRST, fallbacks=(words_of_it,))
     assert said(slower) == (f"New fallback: {words_of_it}.",)
     assert said(FIRST, slower) == (f"No fallback any more: {words_of_it}.",)
-    bindings = tuple(attrs.evolve(item, mode="bf16") if item.op == "attention" else item for item in FIRST.bindings)
-    assert said(attrs.evolve(FIRST, bindings=bindings)) == (
+    kernels = tuple(attrs.evolve(item, mode="bf16") if item.op == "attention" else item for item in FIRST.kernels)
+    assert said(attrs.evolve(FIRST, kernels=kernels)) == (
         "Kernels: 1 of 11 ops has other kernels (attention).",
         "Precision of attention: sums pass through bf16 instead of f32.",
     )
@@ -128,13 +128,27 @@ def test_many_names_are_cut():
 
 
 def test_target_and_settings():
-    new = attrs.evolve(
-        FIRST,
-        target=attrs.evolve(FIRST.target, memory_bytes=2**30, threads=8),
-        service=attrs.evolve(FIRST.service, port=9000),
-    )
-    assert said(new) == (
-        "Target threads: 1 → 8.",
+    settings = FIRST.settings | {"target.memory_bytes": str(2**30), "target.threads": "8", "service.port": "9000"}
+    assert set(said(attrs.evolve(FIRST, settings=settings))) == {
         "Target memory: 256.0 MiB → 1024.0 MiB.",
+        "Target threads: 1 → 8.",
         "Settings: service.port 8000 → 9000.",
+    }
+
+
+def test_a_device_and_its_memory():
+    settings = FIRST.settings | {"target.device.sm": "sm_89"}
+    memory = FIRST.memory | {"device": 2**30, "device_limit": 2**34, "host": FIRST.memory["host"] - 2**20}
+    assert said(attrs.evolve(FIRST, settings=settings, memory=memory)) == (
+        "Target device.sm: none → sm_89.",
+        "Memory of a device: 0.0 MiB → 1024.0 MiB of 16384.0 MiB (host -1.00 MiB).",
     )
+
+
+def test_what_no_sentence_is_about_is_told_all_the_same():
+    other = attrs.evolve(FIRST, plan="9 calls, sha256:0", parts=FIRST.parts | {"plan": "0"})
+    assert said(other) == (f"The plan of the model's calls is another one: {FIRST.plan} → 9 calls, sha256:0.",)
+    other = attrs.evolve(FIRST, image=None, parts=FIRST.parts | {"build": "0", "start_order": "0"})
+    found = compare(attrs.evolve(FIRST, image=None), other)
+    assert not found.same
+    assert words.sentences(found)[0] == "Only these parts of the lock changed: build, start_order."
