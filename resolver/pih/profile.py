@@ -15,6 +15,7 @@ import attrs
 
 from pih.profile_rules import check_together
 from pih.profile_schema import Intent
+from pih.reading import read_at_most
 from pih.structure import Path as Keys
 from pih.structure import RefusedError, StructureError, dotted, show, structure, unstructure
 from pih.toml_lines import key_lines, line_of, too_deep
@@ -59,16 +60,12 @@ def load(path: Path) -> Profile:
     """Read and check a profile; raises ProfileError with file, line, key, what is allowed."""
     fix = "give the path of a profile (TOML)"
     try:
-        if path.exists() and not path.is_file():  # a pipe would wait, a device would never end
-            raise ProfileError("not a plain file", where=str(path), fix=fix)
-        with path.open("rb") as stream:
-            raw = stream.read(_MAX_BYTES + 1)
+        raw = read_at_most(path, _MAX_BYTES)
     except OSError as problem:
         raise ProfileError(f"cannot read the profile: {problem.strerror}", where=str(path), fix=fix) from problem
-    except ValueError as problem:  # a NUL in the path
-        raise ProfileError(f"cannot read the profile: {problem}", where=repr(str(path)), fix=fix) from problem
-    if len(raw) > _MAX_BYTES:
-        raise ProfileError(f"more than {_MAX_BYTES} bytes is too large for a profile", where=str(path), fix=fix)
+    except ValueError as problem:  # no plain file, too large, a NUL in the path
+        where = str(path).replace("\0", "\\0")
+        raise ProfileError(f"cannot read the profile: {problem}", where=where, fix=fix) from problem
     return parse(raw, path)
 
 

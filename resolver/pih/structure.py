@@ -25,7 +25,8 @@ from cattrs.errors import (
 T = TypeVar("T")
 Path = tuple[str | int, ...]
 
-_TOLD = 10  # unknown keys of one table that are looked at: a file may have as many as it likes
+_TOLD = 10  # problems of one table or list that are looked at: a file may have as many as it likes
+_SHOWN = 100  # characters of a value or key in a message
 _NAMES = {
     str: "a string",
     int: "a whole number",
@@ -96,12 +97,14 @@ def dotted(path: Path) -> str:
     """`model.weights`, `report.kernel[3].op`."""
     text = ""
     for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+        text += f"[{part}]" if isinstance(part, int) else f".{_cut(part)}" if text else _cut(part)
     return text or "the file"
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The known word nearest to `word`, or ''."""
+    """The known word nearest to `word`, or '' (for what is no word at all too: comparing takes memory)."""
+    if len(word) > _SHOWN:
+        return ""
     found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
     return found[0] if found else ""
 
@@ -120,7 +123,11 @@ def show(value: object) -> str:
         text = str(value).lower()
     else:
         text = f'"{value}"' if isinstance(value, str) else repr(value)
-    return text if len(text) <= 100 else text[:97] + "..."
+    return _cut(text)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
 
 def choice_problem(value: object, allowed: Iterable[object]) -> tuple[str, str]:
@@ -188,7 +195,18 @@ def _list_hook(kind: Any, converter: cattrs.Converter) -> Callable[[object, Any]
 
     def hook(value: object, _: Any) -> tuple[Any, ...]:
         _expect(value, list)
-        return tuple(converter.structure(value, list[item]))  # type: ignore[valid-type]
+        failures, result = [], []
+        for index, entry in enumerate(typing.cast("list[Any]", value)):
+            try:
+                result.append(converter.structure(entry, item))
+            except Exception as failure:  # noqa: BLE001 - collected, as cattrs does, but not each of a million
+                failure.add_note(IterableValidationNote(f"at {index}", index, item))
+                failures.append(failure)
+                if len(failures) == _TOLD:
+                    break
+        if failures:
+            raise IterableValidationError("bad values", failures, kind)
+        return tuple(result)
 
     return hook
 
@@ -215,6 +233,8 @@ def _dict_hook(kind: Any, converter: cattrs.Converter) -> Callable[[object, Any]
             except Exception as failure:  # noqa: BLE001 - collected, as cattrs does for lists
                 failure.add_note(AttributeValidationNote(f"at {key}", key, item))
                 failures.append(failure)
+                if len(failures) == _TOLD:
+                    break
         if failures:
             raise IterableValidationError("bad values", failures, kind)
         return result

@@ -30,6 +30,7 @@ from typing import BinaryIO, Literal
 import attrs
 
 from pih.build import tree
+from pih.home import home
 from pih_runtime.errors import BuildError, FetchError
 
 Place = Literal["steps", "python", "roots", "images"]
@@ -180,7 +181,9 @@ def default_root(environment: Mapping[str, str]) -> Path:
     """$PIH_STORE, else the user's cache folder."""
     if chosen := environment.get("PIH_STORE"):
         return Path(chosen).absolute()
-    cache = environment.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    cache = (
+        environment.get("XDG_CACHE_HOME") or home(environment, "PIH_STORE to a folder for what PIH keeps") / ".cache"
+    )
     return Path(cache).absolute() / "pih"
 
 

@@ -33,7 +33,7 @@ CAPABILITIES = (
     "surface.http",
     "transport.collectives",
 )
-_MAX_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 _ID = r"[a-z]+/[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?"
 _ENTRY = r"[a-z_][a-z0-9_]*:[a-z_][a-z0-9_]*"
 _PACKAGE = r"[a-z_][a-z0-9_]*"
@@ -59,7 +59,7 @@ def abi_problem(abi: int) -> str:
 
 def parse(raw: bytes, where: str) -> Manifest:
     """A plugin.toml, checked; raises ResolutionError naming the line. Whether its ABI fits is the caller's question."""
-    if len(raw) > _MAX_BYTES:
+    if len(raw) > MAX_BYTES:
         raise ResolutionError(f"{len(raw)} bytes is too large for a plugin.toml", where=where, fix="remove the plugin")
     try:
         text = raw.decode()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from pih.catalog.data import Catalog, Manifest
-from pih.catalog.manifest import abi_problem, parse, refused
+from pih.catalog.manifest import MAX_BYTES, abi_problem, parse, refused
+from pih.reading import read_at_most
 from pih.structure import show
 from pih.toml_lines import key_lines
 from pih_runtime.errors import ResolutionError
@@ -24,9 +25,11 @@ def load(root: Path) -> Catalog:
 def _read(root: Path, path: Path) -> Manifest:
     where = path.relative_to(root).as_posix()
     try:
-        raw = path.read_bytes()
+        raw = read_at_most(path, MAX_BYTES)
     except OSError as problem:
         raise ResolutionError(f"cannot read: {problem.strerror}", where=where, fix="restore the plugin") from problem
+    except ValueError as problem:
+        raise ResolutionError(f"cannot read: {problem}", where=where, fix="restore the plugin") from problem
     manifest = parse(raw, where)
     folder = f"{path.parent.parent.name}/{path.parent.name}"
     problems = {

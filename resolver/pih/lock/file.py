@@ -14,12 +14,13 @@ from pathlib import Path
 import attrs
 
 from pih.lock.data import Lock, LockFile
+from pih.reading import read_at_most
 from pih.structure import StructureError, dotted, structure, unstructure
 from pih_runtime import canonical
 from pih_runtime.errors import LockError
 
 SCHEMA = 1
-_MOST = 1 << 26  # bytes; a lock of ten thousand artifacts has a tenth of it
+_MOST = 1 << 24  # bytes; a lock of ten thousand artifacts has less than half of it
 
 
 def path_for(profile: Path) -> Path:
@@ -62,11 +63,14 @@ def _reason(problem: Exception) -> str:
 def read(path: Path) -> Lock:
     """Read and check a lock."""
     try:
-        with path.open("rb") as reader:
-            raw = reader.read(_MOST + 1)
+        raw = read_at_most(path, _MOST)
     except OSError as problem:
         raise LockError(
             f"cannot read the lock: {problem.strerror}", where=str(path), fix="write it: pih lock"
+        ) from problem
+    except ValueError as problem:
+        raise LockError(
+            f"cannot read the lock: {problem}", where=str(path), fix="write it again: pih lock"
         ) from problem
     return from_json(raw, str(path))
 

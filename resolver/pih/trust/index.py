@@ -13,6 +13,7 @@ from pathlib import Path
 
 import attrs
 
+from pih.reading import read_at_most
 from pih.structure import RefusedError, StructureError, dotted, structure, unstructure
 from pih.trust import sign
 from pih.trust.keyring import Key, Keyring
@@ -70,7 +71,7 @@ def read(folder: Path) -> tuple[Index, str]:
     path = folder / INDEX
     fix = "get the catalog again from its publisher"
     try:
-        raw = path.read_bytes() if path.stat().st_size <= _MAX_BYTES else b""
+        raw = read_at_most(path, _MAX_BYTES)
         found = structure(json.loads(raw), Index)
     except StructureError as failure:
         first = failure.problems[0]
@@ -98,7 +99,7 @@ def rotations(folder: Path) -> tuple[Rotation, ...]:
     """The changes of keys that the publisher tells, whether or not they are to be believed."""
     path = folder / ROTATION
     try:
-        return structure(json.loads(path.read_bytes()), Rotations).rotations
+        return structure(json.loads(read_at_most(path, _MAX_BYTES)), Rotations).rotations
     except FileNotFoundError:
         return ()
     except (OSError, ValueError, RecursionError, StructureError) as problem:

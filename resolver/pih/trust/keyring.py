@@ -16,10 +16,13 @@ from typing import Literal
 
 import attrs
 
+from pih.home import home
+from pih.reading import read_at_most
 from pih.structure import StructureError, dotted, structure, unstructure
 from pih_runtime.errors import UsageError
 
 SCHEMA = 1
+_MOST = 8 << 20
 State = Literal["trusted", "rotated", "revoked"]
 
 
@@ -71,7 +74,10 @@ class Keyring:
 
 def path_of(environment: Mapping[str, str]) -> Path:
     """Where the user's keyring lies."""
-    config = environment.get("XDG_CONFIG_HOME") or Path(environment.get("HOME") or Path.home()) / ".config"
+    config = (
+        environment.get("XDG_CONFIG_HOME")
+        or home(environment, "XDG_CONFIG_HOME to where pih/keyring.json is") / ".config"
+    )
     return Path(config) / "pih" / "keyring.json"
 
 
@@ -80,7 +86,7 @@ def load(environment: Mapping[str, str]) -> Keyring:
     path = path_of(environment)
     fix = "correct it, or delete it and add your catalogs again: pih catalog add"
     try:
-        found = structure(json.loads(path.read_bytes()), Keyring)
+        found = structure(json.loads(read_at_most(path, _MOST)), Keyring)
     except FileNotFoundError:
         return Keyring()
     except StructureError as failure:

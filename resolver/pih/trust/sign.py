@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from pih.reading import read_at_most
 from pih.structure import StructureError, structure, unstructure
 from pih.trust.keys import decoded, fingerprint, public_of, signed
 from pih_runtime.errors import ResolutionError
@@ -53,7 +54,7 @@ def sign(private: Ed25519PrivateKey, word: str, digest: str) -> Signature:
 def read(path: Path) -> Signature | None:
     """The signature in a file; None where there is none. Raises ResolutionError for a file that is none."""
     try:
-        raw = path.read_bytes() if path.stat().st_size <= _MAX_BYTES else b""
+        raw = read_at_most(path, _MAX_BYTES)
         found = structure(json.loads(raw), Signature)
         fingerprint(found.key)
     except FileNotFoundError:

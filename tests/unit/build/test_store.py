@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pih.build.store import default_root, open_store
-from pih_runtime.errors import BuildError, FetchError
+from pih.trust import keyring
+from pih_runtime.errors import BuildError, FetchError, UsageError
 from tests.unit.build.test_tree import nest
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -147,7 +148,18 @@ def test_many_threads_add_and_publish_the_same_things(store, tmp_path):
 def test_the_store_is_where_the_user_says():
     assert default_root({"PIH_STORE": "/a"}) == Path("/a")
     assert default_root({"XDG_CACHE_HOME": "/c"}) == Path("/c/pih")
+    assert default_root({"HOME": "/h"}) == Path("/h/.cache/pih")
     assert default_root({}) == Path.home() / ".cache/pih"
+
+
+@pytest.mark.parametrize("place", [default_root, keyring.path_of])
+def test_a_user_without_a_home_is_told_what_to_set(place, monkeypatch):
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", lambda number: {}[number])  # as for a number that /etc/passwd lacks
+    with pytest.raises(UsageError, match="nothing says where your home folder is") as caught:
+        place({})
+    assert caught.value.fix.startswith("set HOME, or ")
+    assert place({"PIH_STORE": "/s", "XDG_CONFIG_HOME": "/c"})
 
 
 def test_a_store_that_cannot_be_made_is_named(tmp_path):

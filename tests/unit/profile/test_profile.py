@@ -207,7 +207,7 @@ def test_deep_nesting_is_refused():
 def test_a_huge_file_is_refused_before_it_is_parsed(tmp_path):
     path = tmp_path / "x.toml"
     path.write_bytes(b"#" * (1 << 21))
-    with pytest.raises(ProfileError, match="more than 1048576 bytes is too large for a profile"):
+    with pytest.raises(ProfileError, match="more than 1048576 bytes are too many"):
         profile.load(path)
 
 
