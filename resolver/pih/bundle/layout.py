@@ -137,6 +137,11 @@ def bundle_file(layout: Layout) -> dict[str, Any]:
     return _object(member(layout, BUNDLE_FILE), layout.path)
 
 
+def document(layout: Layout, digest: str) -> dict[str, Any]:
+    """A blob that is a JSON object, of what is attached to the image."""
+    return _object(_blob(layout.path, digest, blob_path(layout.path, digest).stat().st_size), layout.path)
+
+
 def member(layout: Layout, name: str) -> bytes:
     """A small file of the image, from the topmost layer that has it."""
     for layer in reversed(layout.layers):

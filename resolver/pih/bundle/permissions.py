@@ -58,10 +58,9 @@ def _found(asked: Iterable[tuple[str, dict[str, Any]]], what: str, where: str) -
     found: set[str] = set()
     for plugin, permissions in asked:
         for pattern in permissions[what]:
-            if _given(pattern):
+            if given(pattern):
                 continue
-            if not _PATH.fullmatch(pattern) or os.path.normpath(pattern) != pattern:
-                raise SealError(f"{plugin} asks for {pattern!r}, which is no path", where=where, fix="leave it out")
+            check(plugin, pattern, where)
             matches = sorted(str(path) for path in Path("/").glob(pattern[1:]))
             if not matches:
                 raise WorkerError(
@@ -72,5 +71,12 @@ def _found(asked: Iterable[tuple[str, dict[str, Any]]], what: str, where: str) -
     return tuple(sorted(found))
 
 
-def _given(path: str) -> bool:
+def check(plugin: str, pattern: str, where: str) -> None:
+    """Raises SealError for a pattern that is no absolute path of plain letters."""
+    if not _PATH.fullmatch(pattern) or os.path.normpath(pattern) != pattern:
+        raise SealError(f"{plugin} asks for {pattern!r}, which is no path", where=where, fix="leave it out")
+
+
+def given(path: str) -> bool:
+    """Whether every worker has this path, so that nothing of the host needs to be let in."""
     return any(path == given or path.startswith(given + "/") for given in _GIVEN)
