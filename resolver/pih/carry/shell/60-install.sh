@@ -145,14 +145,14 @@ next_generation() {
     [ -e "$PREFIX/pih" ] || ln -s current/pih "$PREFIX/pih"
     prune "$KEEP"
     say "installed  $NAME $VERSION as generation $number in $PREFIX"
-    say "integrity  ok; $(vouched)"
+    say "vouched    $(vouched)"
     [ -z "$UNIT" ] || write_unit
     say "start      sh $PREFIX/pih start"
 }
 
 vouched() {
     if [ "$SIGNED" = yes ]; then
-        echo "signed by the key $KEY"
+        echo "by the key $KEY"
     else
         echo "integrity only: a file cannot vouch for itself (--key checks who signed it)"
     fi

@@ -63,6 +63,7 @@ ENVIRONMENT_END
         kill -0 $child 2>/dev/null || break
     done
     rm -f "$info"
+    trap - EXIT # the worker's own exit code
     exit $code
 }
 

@@ -9,7 +9,7 @@ verb_verify() {
             "$NAME" "$VERSION" "$IMAGE" "$LOCK" "$([ "$SIGNED" = yes ] && echo true || echo false)"
         return
     fi
-    printf 'name       %s %s\nimage      sha256:%s\nintegrity  ok, %s\nsignature  %s\n' \
+    printf 'name       %s %s\nimage      sha256:%s\nintegrity  ok, %s\nvouched    %s\n' \
         "$NAME" "$VERSION" "$IMAGE" "$(megabytes "$PAYLOAD_SIZE") in $PART_COUNT file(s)" "$(vouched)"
 }
 

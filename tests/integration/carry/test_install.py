@@ -1,0 +1,229 @@
+"""A carried bundle is installed, upgraded, rolled back, started and removed with a shell and nothing else."""
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+
+import pytest
+
+from tests.support.carried import carried, sh
+
+SHELLS = {"dash": ("dash",), "busybox": ("busybox", "ash"), "bash": ("bash", "--posix")}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made")
+    return {text: carried(folder, text) for text in ("one", "two", "three", "four")}
+
+
+@pytest.fixture(params=SHELLS)
+def shell(request):
+    command = SHELLS[request.param]
+    if not shutil.which(command[0]):
+        pytest.skip(f"{command[0]} is not installed")
+    return command
+
+
+@pytest.fixture
+def prefix(tmp_path):
+    return tmp_path / "opt" / "pih"
+
+
+def status(prefix):
+    return json.loads(sh(prefix / "pih", "status", "--json").stdout)["generations"]
+
+
+def says(prefix):
+    return sh(prefix / "pih", "start", "--no-sandbox").stdout.strip()
+
+
+def leftovers(prefix):
+    return [path for path in prefix.rglob("*") if path.name.endswith((".partial", ".removed", ".switch", ".new"))]
+
+
+def test_install_upgrade_rollback(made, prefix, shell):
+    sh(made["one"], "install", "--prefix", prefix, shell=shell)
+    assert says(prefix) == "worker of one"
+    assert (prefix / "current").readlink().as_posix() == "generations/1"
+    sh(made["two"], "upgrade", "--prefix", prefix, shell=shell)
+    assert says(prefix) == "worker of two"
+    assert [entry["current"] for entry in status(prefix)] == [False, True]
+    sh(prefix / "pih", "rollback", shell=shell)
+    assert says(prefix) == "worker of one"
+    sh(prefix / "pih", "rollback", "2", shell=shell)
+    assert says(prefix) == "worker of two"
+    sh(prefix / "pih", "status", "--check", shell=shell)
+    sh(prefix / "pih", "uninstall", shell=shell)
+    assert not prefix.exists()
+
+
+def test_the_last_ones_stay(made, prefix):
+    for text in ("one", "two", "three", "four"):
+        sh(made[text], "install" if text == "one" else "upgrade", "--prefix", prefix, "--keep", "2")
+    assert [entry["generation"] for entry in status(prefix)] == [3, 4]
+    assert not leftovers(prefix)
+
+
+def test_the_current_one_stays_though_it_is_old(made, prefix):
+    sh(made["one"], "install", "--prefix", prefix)
+    sh(made["two"], "upgrade", "--prefix", prefix)
+    sh(prefix / "pih", "rollback")
+    sh(made["three"], "upgrade", "--prefix", prefix, "--keep", "1")
+    assert [entry["generation"] for entry in status(prefix)] == [3]
+
+
+def test_the_file_is_not_needed_any_more(made, prefix, tmp_path):
+    copy = shutil.copy(made["one"], tmp_path / "stick.pih")
+    sh(copy, "install", "--prefix", prefix)
+    (tmp_path / "stick.pih").unlink()
+    assert says(prefix) == "worker of one"
+    refused = sh(prefix / "pih", "verify", check=False)
+    assert refused.returncode == 2
+    assert "carries no payload" in refused.stderr
+
+
+def test_another_file_starts_what_is_installed(made, prefix):
+    sh(made["one"], "install", "--prefix", prefix)
+    assert sh(made["two"], "start", "--prefix", prefix, "--no-sandbox").stdout.strip() == "worker of one"
+
+
+def test_nothing_to_do(made, prefix):
+    sh(made["one"], "install", "--prefix", prefix)
+    for verb in ("install", "upgrade"):
+        assert "nothing to do" in sh(made["one"], verb, "--prefix", prefix).stderr
+    assert "nothing to do" in sh(prefix / "pih", "rollback", "1").stderr
+    assert len(status(prefix)) == 1
+
+
+def test_another_deployment_is_refused_unless_told(made, prefix, tmp_path):
+    other = carried(tmp_path / "other", "other", name="other")
+    sh(made["one"], "install", "--prefix", prefix)
+    refused = sh(other, "upgrade", "--prefix", prefix, check=False)
+    assert refused.returncode == 2
+    assert "is of tiny, this file is other" in refused.stderr
+    assert sh(other, "install", "--prefix", prefix, check=False).returncode == 2
+    sh(other, "upgrade", "--prefix", prefix, "--other-deployment")
+    assert says(prefix) == "worker of other"
+
+
+def test_an_ordinary_user_in_a_prefix_of_their_own(made, tmp_path):
+    if os.getuid() != 0:
+        pytest.skip("only root can become another user; this run is an ordinary user's all along")
+    folder = tmp_path / "user"
+    folder.mkdir()
+    os.chown(folder, 65534, 65534)
+    for path in (tmp_path, *tmp_path.parents):
+        if path.stat().st_mode & 0o055 != 0o055 and path.stat().st_uid == 0:
+            path.chmod(path.stat().st_mode | 0o055)
+    copy = shutil.copy(made["one"], folder / "one.pih")
+    user = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "dash")
+    sh(copy, "install", "--prefix", folder / "pih", shell=user)
+    assert "worker of one" in sh(folder / "pih/pih", "start", "--no-sandbox", shell=user).stdout
+    assert (folder / "pih/current/root/tmp").stat().st_mode & 0o002 == 0
+    refused = sh(copy, "install", "--prefix", "/opt/pih-test-of-nobody", shell=user, check=False)
+    assert refused.returncode == 9
+    assert "cannot write" in refused.stderr
+
+
+def test_a_signal_reaches_the_worker_and_status_shows_it(made, prefix):
+    sh(made["one"], "install", "--prefix", prefix)
+    command = ["sh", prefix / "pih", "start", "--no-sandbox", "--listen", "127.0.0.1:9"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdout.readline() == "worker of one\n"
+        assert status(prefix)[0]["running"] == [worker.pid]
+        assert "runs" in sh(prefix / "pih", "uninstall", check=False).stderr
+        sh(made["two"], "upgrade", "--prefix", prefix, "--keep", "1")
+        assert [entry["generation"] for entry in status(prefix)] == [1, 2]  # what runs is not taken away
+        worker.send_signal(signal.SIGTERM)
+        assert worker.stdout.readline() == "stopped\n"
+        assert worker.wait() == 0
+
+
+def test_a_changed_file_is_found(made, prefix):
+    sh(made["one"], "install", "--prefix", prefix)
+    weights = prefix / "current/root/pih/weights/weights.safetensors"
+    weights.write_bytes(b"Weights " * 1000)
+    found = sh(prefix / "pih", "status", "--check", check=False)
+    assert found.returncode == 8
+    assert "pih/weights/weights.safetensors" in found.stderr
+    sh(prefix / "pih", "status")
+
+
+def test_a_file_that_was_put_there_is_found(made, prefix):
+    sh(made["one"], "install", "--prefix", prefix)
+    (prefix / "current/root/usr/lib/sitecustomize.py").write_text("print('hello')")
+    found = sh(prefix / "pih", "status", "--check", check=False)
+    assert found.returncode == 8
+    assert "usr/lib/sitecustomize.py" in found.stderr
+
+
+def test_one_change_at_a_time(made, prefix):
+    sh(made["one"], "install", "--prefix", prefix)
+    with (prefix / ".lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        refused = sh(made["two"], "upgrade", "--prefix", prefix, check=False)
+    assert refused.returncode == 9
+    assert "another process is changing" in refused.stderr
+    sh(made["two"], "upgrade", "--prefix", prefix)
+
+
+def test_one_change_at_a_time_on_a_host_without_flock(made, prefix, tmp_path):
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in subprocess.run(["busybox", "--list"], capture_output=True, text=True, check=True).stdout.split():
+        if name != "flock":
+            (tools / name).symlink_to(shutil.which("busybox"))
+    host = {"PATH": str(tools)}
+    sh(made["one"], "install", "--prefix", prefix, environment=host)
+    assert not (prefix / ".changing").is_symlink()
+    (prefix / ".changing").symlink_to(str(os.getpid()))
+    refused = sh(made["two"], "upgrade", "--prefix", prefix, environment=host, check=False)
+    assert refused.returncode == 9
+    assert "another process is changing" in refused.stderr
+    with subprocess.Popen(["true"]) as gone:
+        gone.wait()
+    (prefix / ".changing").unlink()
+    (prefix / ".changing").symlink_to(str(gone.pid))
+    sh(made["two"], "upgrade", "--prefix", prefix, environment=host)
+    assert says(prefix) == "worker of two"
+    assert not list(prefix.glob(".taken*"))
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [({"arch": "riscv64"}, "is for riscv64"), ({"isa": "x86-64-v9"}, "no wonder_flag")],
+)
+def test_another_processor_is_refused(tmp_path, prefix, target, words, monkeypatch):
+    monkeypatch.setitem(__import__("pih.carry.image").carry.image.ISA_FLAGS, "x86-64-v9", frozenset({"wonder_flag"}))
+    refused = sh(carried(tmp_path, "far", target=target), "install", "--prefix", prefix, check=False)
+    assert refused.returncode == 9
+    assert words in refused.stderr
+    assert not leftovers(prefix)
+
+
+def test_usage(made, prefix):
+    for arguments, words in (
+        (["install"], "needs --prefix"),
+        (["frobnicate"], "no verb frobnicate"),
+        (["verify", "--frob"], "no option --frob"),
+        (["install", "--prefix"], "needs a value"),
+        (["upgrade", "--prefix", prefix], "nothing is installed"),
+        (["rollback", "--prefix", prefix], "nothing is installed"),
+        (["install", "--prefix", prefix, "--keep", "0"], "no number"),
+        (["install", "--prefix", prefix, "--weights", made["one"]], "weights inside"),
+        (["start", "--prefix", prefix, "--listen", "unix:/x"], "cannot listen"),
+    ):
+        run = sh(made["one"], *arguments, check=False)
+        assert (run.returncode, words in run.stderr) == (2, True), run.stderr
+    assert "Example" in sh(made["one"]).stdout
+
+
+def test_a_prefix_with_blanks_is_refused_and_a_relative_one_is_not(made, tmp_path):
+    assert sh(made["one"], "install", "--prefix", tmp_path / "a b", check=False).returncode == 2
+    run = subprocess.run(["sh", made["one"], "install", "--prefix", "here"], cwd=tmp_path, check=False)
+    assert run.returncode == 0
+    assert says(tmp_path / "here") == "worker of one"

@@ -1,0 +1,95 @@
+"""A bundle of a few kilobytes with everything an installer needs to know, whose worker is a script that says which it is."""
+
+import gzip
+import json
+import os
+import subprocess
+from pathlib import Path
+
+from pih.bundle import layout as layouts
+from pih.carry import export
+from pih_steps import layer as files
+from pih_steps import oci, tar
+from tests.support.locks import sealed_text
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCK = ROOT / "profiles" / "smollm2-cpu.lock.json"
+LOADER = "usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"
+# What stands where the bundle's ld.so does. With --listen it serves until it is told to stop.
+WORKER = """#!/bin/sh
+echo "worker of {text}"
+case " $* " in *" --listen "*) ;; *) exit 0 ;; esac
+trap 'echo stopped; exit 0' TERM INT
+while :; do sleep 0.05; done
+"""
+
+
+def lock(name="tiny", **target):
+    """The text of a real lock, with another name and parts of its target changed."""
+    data = json.loads(LOCK.read_text("utf-8"))
+    data["profile"]["name"] = name
+    data["target"] |= target
+    return sealed_text(json.dumps(data)).encode()
+
+
+def layout(folder, text="one", *, name="tiny", weights=b"weights " * 1000, target=None, extra=()):
+    """Write an image layout. text: what tells it from others. extra: further entries of its base layer."""
+    base = [
+        tar.Entry(LOADER, WORKER.format(text=text).encode(), mode=0o755),
+        tar.Entry("usr/lib64/ld-linux-x86-64.so.2", target="../lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"),
+        tar.Entry("usr/bin/python3.11", b"python", mode=0o755),
+        *extra,
+    ]
+    own = [
+        tar.Entry("usr/bin/pih-worker", b"#!/bin/sh\n", mode=0o755),
+        tar.Entry("pih/lock.json", lock(name, **(target or {}))),
+    ]
+    packed = tar.Entry("pih/weights/weights.safetensors", weights)
+    lines = [files.describe(files.File(entry, "tiny", "a test")) for entry in (*base, *own, packed)]
+    digest = next(line["digest"] for line in lines if line["path"] == "/pih/lock.json")
+    head = json.dumps({"schema": 1, "name": name, "lock": digest})[:-1]
+    bundle = head + ', "files": ' + files.to_json(sorted(lines, key=lambda line: line["path"])) + "}\n"
+    oci.create(folder)
+    layers = [
+        _gzip(folder, base, "base", [("tmp", 0o1777)]),
+        _gzip(folder, [*own, tar.Entry("pih/bundle.json", bundle.encode())], "deployment"),
+        _plain(folder, packed),
+    ]
+    settings = {"Entrypoint": ["/usr/bin/pih-worker"], "Env": ["PATH=/usr/bin:/bin", "LANG=C.UTF-8"]}
+    oci.add_image(folder, layers, settings, "amd64", f"localhost/pih/{name}:0.1.0")
+    return folder
+
+
+def carried(folder, text="one", *, split=0, apart=None, **options):
+    """A .pih file of such a bundle in the folder, which is made."""
+    folder.mkdir(parents=True, exist_ok=True)
+    image = layouts.read(layout(folder / f"{text}.layout", text, **options))
+    return export.export(image, folder / f"{text}.pih", weights=apart, split=split).files[0]
+
+
+def sh(file, *arguments, shell=("sh",), environment=None, check=True):
+    """Run a .pih file."""
+    run = subprocess.run(
+        [*shell, str(file), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        env={**os.environ, **(environment or {})},
+    )
+    assert not check or run.returncode == 0, run.stderr
+    return run
+
+
+def _gzip(folder, entries, title, folders=()):
+    plain = []
+    stream = type("Sink", (), {"write": lambda _, data: plain.append(data)})()
+    tar.write(stream, entries, folders)
+    archive = b"".join(plain)
+    blob = oci.add_bytes(folder, gzip.compress(archive, mtime=0), oci.LAYER_GZIP)
+    return oci.Layer(blob, oci.add_bytes(folder, archive, oci.LAYER).digest, title)
+
+
+def _plain(folder, entry):
+    blob = oci.add_stream(folder, oci.LAYER, lambda sink: tar.write(sink, [entry]))
+    return oci.Layer(blob, blob.digest, "weights")
