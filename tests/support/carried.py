@@ -1,4 +1,4 @@
-"""A bundle of a few kilobytes with everything an installer needs to know, whose worker is a script that says which it is."""
+"""A bundle of a few kilobytes with all that an installer needs to know; its worker is a script that says who it is."""
 
 import gzip
 import json
@@ -24,16 +24,31 @@ while :; do sleep 0.05; done
 """
 
 
-def lock(name="tiny", **target):
-    """The text of a real lock, with another name and parts of its target changed."""
+def lock(name="tiny", delivery="embed", **target):
+    """The text of a real lock, with another name and delivery, and parts of its target changed."""
     data = json.loads(LOCK.read_text("utf-8"))
     data["profile"]["name"] = name
+    data["delivery"] = delivery
     data["target"] |= target
     return sealed_text(json.dumps(data)).encode()
 
 
-def layout(folder, text="one", *, name="tiny", weights=b"weights " * 1000, target=None, extra=()):
-    """Write an image layout. text: what tells it from others. extra: further entries of its base layer."""
+def layout(
+    folder,
+    text="one",
+    *,
+    name="tiny",
+    weights=b"weights " * 1000,
+    target=None,
+    delivery="embed",
+    extra=(),
+    hostile=b"",
+    entry=b"#!/bin/sh\n",
+):
+    """Write an image layout. text: what tells it from others. extra: further entries of its base layer.
+
+    entry: its worker under bwrap. hostile: an archive for a layer of its own, with what no layer of a bundle has.
+    """
     base = [
         tar.Entry(LOADER, WORKER.format(text=text).encode(), mode=0o755),
         tar.Entry("usr/lib64/ld-linux-x86-64.so.2", target="../lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"),
@@ -41,11 +56,11 @@ def layout(folder, text="one", *, name="tiny", weights=b"weights " * 1000, targe
         *extra,
     ]
     own = [
-        tar.Entry("usr/bin/pih-worker", b"#!/bin/sh\n", mode=0o755),
-        tar.Entry("pih/lock.json", lock(name, **(target or {}))),
+        tar.Entry("usr/bin/pih-worker", entry, mode=0o755),
+        tar.Entry("pih/lock.json", lock(name, delivery, **(target or {}))),
     ]
-    packed = tar.Entry("pih/weights/weights.safetensors", weights)
-    lines = [files.describe(files.File(entry, "tiny", "a test")) for entry in (*base, *own, packed)]
+    packed = [tar.Entry("pih/weights/weights.safetensors", weights)] if weights else []
+    lines = [files.describe(files.File(entry, "tiny", "a test")) for entry in (*base, *own, *packed)]
     digest = next(line["digest"] for line in lines if line["path"] == "/pih/lock.json")
     head = json.dumps({"schema": 1, "name": name, "lock": digest})[:-1]
     bundle = head + ', "files": ' + files.to_json(sorted(lines, key=lambda line: line["path"])) + "}\n"
@@ -53,8 +68,10 @@ def layout(folder, text="one", *, name="tiny", weights=b"weights " * 1000, targe
     layers = [
         _gzip(folder, base, "base", [("tmp", 0o1777)]),
         _gzip(folder, [*own, tar.Entry("pih/bundle.json", bundle.encode())], "deployment"),
-        _plain(folder, packed),
+        *(_plain(folder, entry) for entry in packed),
     ]
+    if hostile:
+        layers.insert(1, _archived(folder, hostile, "hostile"))
     settings = {"Entrypoint": ["/usr/bin/pih-worker"], "Env": ["PATH=/usr/bin:/bin", "LANG=C.UTF-8"]}
     oci.add_image(folder, layers, settings, "amd64", f"localhost/pih/{name}:0.1.0")
     return folder
@@ -71,6 +88,7 @@ def sh(file, *arguments, shell=("sh",), environment=None, check=True):
     """Run a .pih file."""
     run = subprocess.run(
         [*shell, str(file), *map(str, arguments)],
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         errors="replace",
@@ -85,7 +103,10 @@ def _gzip(folder, entries, title, folders=()):
     plain = []
     stream = type("Sink", (), {"write": lambda _, data: plain.append(data)})()
     tar.write(stream, entries, folders)
-    archive = b"".join(plain)
+    return _archived(folder, b"".join(plain), title)
+
+
+def _archived(folder, archive, title):
     blob = oci.add_bytes(folder, gzip.compress(archive, mtime=0), oci.LAYER_GZIP)
     return oci.Layer(blob, oci.add_bytes(folder, archive, oci.LAYER).digest, title)
 

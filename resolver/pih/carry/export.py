@@ -163,7 +163,9 @@ def _layers(found: Described) -> Iterator[Member]:
             yield _blob(found.layout, "layer", layer.digest, title)
         else:
             raise SealError(
-                "an uncompressed layer of several files", where=layer.digest, fix="compress it, or build the bundle again"
+                "an uncompressed layer of several files",
+                where=layer.digest,
+                fix="compress it, or build the bundle again",
             )
 
 

@@ -1,7 +1,7 @@
-"""The script at the head of a carried file: constants of the bundle, then the text of `shell/`, the same for all bundles.
+"""The script at the head of a carried file: constants of the bundle, then the text of `shell/`, the same for all.
 
-Padded to whole blocks, so that the payload begins where `dd` can skip to. The third line is the digest of all of it, with
-what follows the `=` in that line left out.
+Padded to whole blocks, so that the payload begins where `dd` can skip to. The third line is the digest of all of it,
+with what follows the `=` in that line left out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A file that is written in parts of a bounded size: NAME, NAME.001, NAME.002 …
+"""A file that is written in parts of a bounded size: NAME, NAME.001 and so on.
 
 Each is written beside its place and gets its name only when all are whole and on the disk, the first one last.
 """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-
 from pathlib import Path
 
 import click
@@ -28,7 +27,6 @@ from pih_runtime.errors import UsageError
 @_workspace.json_option
 def command(bundle: Path, output: Path, weights: Path | None, split: str, as_json: bool) -> None:
     """Write BUNDLE, an image layout, as a file that verifies, installs and starts itself with `sh FILE`."""
-
     found = export.export(layouts.read(bundle), output, weights=weights, split=_bytes(split))
     if as_json:
         rows = {"files": [str(path) for path in found.files], "size": found.size, "digest": found.image}

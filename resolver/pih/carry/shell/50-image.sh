@@ -111,8 +111,8 @@ record() {
     [ -z "$wrong" ] || die $SEAL "the image has files that its bundle.json does not list: $wrong" "build the bundle again"
 }
 
-# complete ROOT LIST: the rest, which no bundle lists
-complete() (
+# list_rest ROOT LIST: the rest, which no bundle lists
+list_rest() (
     cd "$1"
     unlisted . "$2" | while read -r name; do sha256sum "$name"; done >>"$2"
 )

@@ -130,9 +130,9 @@ next_generation() {
     mkdir -p "$partial/root"
     unpack "$partial/root"
     record "$partial/root" "$partial/files"
-    add_weights "$partial/root"
     mount_points "$partial/root"
-    complete "$partial/root" "$partial/files"
+    add_weights "$partial/root"
+    list_rest "$partial/root" "$partial/files"
     dd if="$0" bs=512 count="$HEADER_BLOCKS" of="$partial/pih" 2>/dev/null
     {
         printf 'name %s\nversion %s\nimage %s\nlock %s\nsigned %s\n' "$NAME" "$VERSION" "$IMAGE" "$LOCK" "$SIGNED"

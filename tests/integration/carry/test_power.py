@@ -1,0 +1,146 @@
+"""A power cut or a full disk at any moment of a change: the old or the new generation runs, never neither."""
+
+import fcntl
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+from contextlib import suppress
+
+import pytest
+
+from tests.support.carried import carried, sh
+
+CUTS = 200
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made")
+    return [carried(folder, text) for text in ("one", "two")]
+
+
+def settled(prefix):
+    """Wait for what was killed to be gone: a process in a system call lives on until that returns."""
+    with suppress(FileNotFoundError), (prefix / ".lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+
+
+def worker(prefix):
+    return sh(prefix / "pih", "start", "--no-sandbox").stdout.strip()
+
+
+def test_killed_at_random_moments(made, tmp_path):
+    """Each time a whole process group is killed, so that no child of the script goes on; the moments are spread over
+    what an undisturbed change takes."""
+    prefix = tmp_path / "pih"
+    sh(made[0], "install", "--prefix", prefix)
+    began = time.monotonic()
+    sh(made[1], "upgrade", "--prefix", prefix)
+    lasts = time.monotonic() - began
+    chance = random.Random(5)
+    current, killed, switched = 1, 0, 0
+    for _ in range(CUTS):
+        other = 1 - current
+        command = ["sh", made[other], "upgrade", "--prefix", prefix]
+        with subprocess.Popen(
+            command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
+        ) as run:
+            time.sleep(chance.uniform(0, lasts))
+            os.killpg(run.pid, signal.SIGKILL)
+            run.communicate()
+        settled(prefix)
+        killed += run.returncode == -signal.SIGKILL
+        after = worker(prefix)
+        assert after in ("worker of one", "worker of two")
+        now = ["worker of one", "worker of two"].index(after)
+        switched += now != current
+        current = now
+    assert killed > CUTS // 2, "the changes were done before they were killed"
+    sh(prefix / "pih", "status", "--check")
+    settled(prefix)
+    # the next change takes away whatever was left
+    sh(made[1 - current], "upgrade", "--prefix", prefix, "--keep", "1")
+    assert sorted(path.name for path in prefix.iterdir()) == [".lock", "current", "generations", "pih"]
+    assert len(list((prefix / "generations").iterdir())) == 1
+
+
+def test_killed_while_installing_first(made, tmp_path):
+    chance = random.Random(6)
+    for number in range(20):
+        prefix = tmp_path / str(number)
+        with subprocess.Popen(
+            ["sh", made[0], "install", "--prefix", prefix], stderr=subprocess.DEVNULL, start_new_session=True
+        ) as run:
+            time.sleep(chance.uniform(0, 0.5))
+            os.killpg(run.pid, signal.SIGKILL)
+        settled(prefix)
+        sh(made[0], "install", "--prefix", prefix)
+        assert worker(prefix) == "worker of one"
+        assert sorted(path.name for path in prefix.iterdir()) == [".lock", "current", "generations", "pih"]
+
+
+def test_stopped_by_a_signal_it_takes_away_what_it_made(made, tmp_path):
+    prefix = tmp_path / "pih"
+    sh(made[0], "install", "--prefix", prefix)
+    chance = random.Random(7)
+    for _ in range(10):
+        with subprocess.Popen(
+            ["sh", made[1], "upgrade", "--prefix", prefix], stderr=subprocess.DEVNULL, start_new_session=True
+        ) as run:
+            time.sleep(chance.uniform(0.02, 0.2))
+            os.killpg(run.pid, signal.SIGTERM)
+            run.wait()
+        assert not list((prefix / "generations").glob("*.partial"))
+        assert worker(prefix) in ("worker of one", "worker of two")
+        sh(made[0], "upgrade", "--prefix", prefix)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """Runs a script with a file system of a few blocks at $DISK, in namespaces of its own."""
+    unshare = ["unshare", "--mount", "--map-root-user"]
+    if not shutil.which("unshare") or subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no user and mount namespaces here (unshare)")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+
+    def run(size, script):
+        whole = f"mount -t tmpfs -o size={size} none {disk}; DISK={disk}\n{script}"
+        return subprocess.run([*unshare, "sh", "-c", whole], capture_output=True, text=True, check=False)
+
+    return run
+
+
+@pytest.mark.parametrize("kilobytes", [0, 4, 8, 12, 16, 24, 40])
+def test_a_full_disk(made, small_disk, kilobytes):
+    """The room that was there when it was checked is taken by somebody else meanwhile: by a df that tells too much."""
+    run = small_disk(
+        "1m",
+        f"""
+        sh {made[0]} install --prefix $DISK/pih 2>&1 || exit 100
+        mkdir $DISK/bin
+        printf '#!/bin/sh\\necho a b c 999999 e\\n' >$DISK/bin/df
+        chmod +x $DISK/bin/df
+        dd if=/dev/zero of=$DISK/fill bs=4096 2>/dev/null
+        truncate -s -{kilobytes}K $DISK/fill
+        PATH=$DISK/bin:$PATH sh {made[1]} upgrade --prefix $DISK/pih
+        echo "code $?"
+        sh $DISK/pih/pih start --no-sandbox
+        sh $DISK/pih/pih status --check
+        ls -A $DISK/pih $DISK/pih/generations
+        """,
+    )
+    assert "code 9" in run.stdout, run.stdout + run.stderr
+    assert "worker of one" in run.stdout
+    assert "files: yes" in run.stdout
+    assert ".partial" not in run.stdout
+    assert "pih: error" in run.stderr
+
+
+def test_too_small_a_disk_is_told_before_anything_is_written(made, small_disk):
+    run = small_disk("16k", f"sh {made[0]} install --prefix $DISK/pih; echo code $?; ls -A $DISK/pih/generations")
+    assert "code 9" in run.stdout
+    assert "are free" in run.stderr
