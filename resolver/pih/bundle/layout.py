@@ -137,9 +137,11 @@ def bundle_file(layout: Layout) -> dict[str, Any]:
     return _object(member(layout, BUNDLE_FILE), layout.path)
 
 
-def document(layout: Layout, digest: str) -> dict[str, Any]:
-    """A blob that is a JSON object, of what is attached to the image."""
-    return _object(_blob(layout.path, digest, blob_path(layout.path, digest).stat().st_size), layout.path)
+def blobs_of(layout: Layout, artifact: Attached) -> Iterator[str]:
+    """The digests that the manifest of something attached names; raises SealError where it is none."""
+    found = _object(small_blob(layout.path, artifact.digest, artifact.size), layout.path)
+    for entry in (found.get("config"), *_list(found, "layers", layout.path)):
+        yield _descriptor(entry, layout.path)[0]
 
 
 def member(layout: Layout, name: str) -> bytes:

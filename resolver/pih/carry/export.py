@@ -11,7 +11,6 @@ import json
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import attrs
 
@@ -131,16 +130,9 @@ def _small(image: Layout) -> Iterator[Member]:
 
 def _attached(image: Layout) -> Iterator[str]:
     """Digests of the artifacts that the layout's index lists beside the image, and of what they hold."""
-    index = json.loads((image.path / "index.json").read_bytes())
-    for entry in index["manifests"]:
-        digest = str(entry["digest"])
-        if digest == image.digest:
-            continue
-        yield digest
-        found: dict[str, Any] = layouts.document(image, digest)
-        for inner in (found.get("config"), *found.get("layers", ()), *found.get("blobs", ())):
-            if isinstance(inner, dict):
-                yield str(inner["digest"])
+    for artifact in image.attached:
+        yield artifact.digest
+        yield from layouts.blobs_of(image, artifact)
 
 
 def _is_envelope(path: Path) -> bool:

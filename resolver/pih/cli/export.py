@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from pih.bundle import archive
 from pih.bundle import layout as layouts
 from pih.carry import export
 from pih.cli import _workspace
@@ -15,7 +16,7 @@ from pih_runtime.errors import UsageError
 
 
 @click.command(epilog="Example: pih export dist/smollm2 -o smollm2.pih && sh smollm2.pih install --prefix /opt/pih")
-@click.argument("bundle", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("bundle", type=click.Path(path_type=Path, exists=True))
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, metavar="FILE")
 @click.option(
     "--weights",
@@ -26,8 +27,13 @@ from pih_runtime.errors import UsageError
 @click.option("--split", metavar="SIZE", default="", help="Write parts of at most this size, such as 4GB.")
 @_workspace.json_option
 def command(bundle: Path, output: Path, weights: Path | None, split: str, as_json: bool) -> None:
-    """Write BUNDLE, an image layout, as a file that verifies, installs and starts itself with `sh FILE`."""
-    found = export.export(layouts.read(bundle), output, weights=weights, split=_bytes(split))
+    """Write BUNDLE as a file that verifies, installs and starts itself with `sh FILE`.
+
+    BUNDLE is the folder of an image layout or an archive of one. All of it is checked before.
+    """
+    parts = _bytes(split)
+    with archive.unpacked(bundle) as layout:
+        found = export.export(layouts.read(layout), output, weights=weights, split=parts)
     if as_json:
         rows = {"files": [str(path) for path in found.files], "size": found.size, "digest": found.image}
         click.echo(json.dumps({"name": found.name, **rows, "header": f"sha256:{found.header}"}, indent=2))
