@@ -54,8 +54,10 @@ def _growth(found: Difference, text: str) -> Iterator[Tripped]:
 def _grown(found: Difference, sizes: Sizes, allowed: int) -> str:
     rows = found.image.components if found.image else ()
     most = [f"{row.name} {signed(row.size.growth)}" for row in rows if row.size.growth > 0][:3]
-    over = sizes.growth - allowed
-    return f"{signed(sizes.growth)} {sizes.name}, {shown(over)} over the {shown(allowed)} allowed ({', '.join(most)})"
+    why = f" ({', '.join(most)})" if most else ""  # the same files may compress worse beside others
+    return (
+        f"{signed(sizes.growth)} {sizes.name}, {shown(sizes.growth - allowed)} over the {shown(allowed)} allowed{why}"
+    )
 
 
 def _new_components(found: Difference) -> Iterator[str]:
