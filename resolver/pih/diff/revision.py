@@ -13,6 +13,7 @@ from pih_runtime.errors import LockError, UsageError
 
 _OBJECT = re.compile(rb"[0-9a-f]{40,64}\n")
 _SECONDS = 60
+_MOST = 1 << 26  # bytes; a lock has a thousandth of it
 
 
 def read(revision: str, path: Path) -> Lock:
@@ -35,7 +36,11 @@ def _lock(folder: Path, name: str, where: str) -> Lock:
     if found.returncode or not _OBJECT.fullmatch(found.stdout):
         said = found.stderr.decode("utf-8", "replace").strip().splitlines()
         raise UsageError(f"git has no such file{': ' + said[-1] if said else ''}", where=where, fix=fix)
-    blob = _git(folder, "cat-file", "blob", found.stdout.decode().strip())
+    identity = found.stdout.decode().strip()
+    size = _git(folder, "cat-file", "-s", identity)
+    if not size.stdout.strip().isdigit() or int(size.stdout) > _MOST:
+        raise LockError("no file of a lock's size", where=where, fix=fix)
+    blob = _git(folder, "cat-file", "blob", identity)
     if blob.returncode:
         raise LockError("not a file in that revision", where=where, fix=fix)
     return locks.from_json(blob.stdout, where)
