@@ -19,7 +19,15 @@ from pih_runtime.errors import BuildError, UsageError
 
 @click.command(epilog="Example: pih build --profile profiles/smollm2-cpu.toml --output dist/smollm2")
 @_workspace.profile_option
-@click.option("--output", type=click.Path(path_type=Path), metavar="DIR", help="Also copy the image layout there.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help="Also copy the layout there.")
+@click.option(
+    "--key",
+    "key_paths",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    multiple=True,
+    help="Seal the copy, signed with this private key, as `pih seal` does; may be given again.",
+)
 @click.option(
     "--builder",
     type=click.Choice(list(_builders.BUILDERS)),
@@ -35,6 +43,7 @@ from pih_runtime.errors import BuildError, UsageError
 def command(
     profile_path: Path,
     output: Path | None,
+    key_paths: tuple[Path, ...],
     builder: str,
     all_builders: bool,
     check: bool,
@@ -46,13 +55,15 @@ def command(
 
     Takes the committed lock as it is; resolves only where there is none yet.
     """
+    if key_paths and output is None:
+        raise UsageError("--key seals a copy, and there is none", fix="name a folder for it: --output DIR")
     if all_builders or check:
         if output or (all_builders and check):
             raise UsageError("--all-builders, --check and --output do not go together", fix="give one of them")
         (_compare if all_builders else _check)(profile_path, offline=offline, jobs=jobs or 0, as_json=as_json)
         return
     found, result = _builders.build_profile(profile_path, offline=offline, jobs=jobs or 0, builder=builder)
-    layout = copied(result.output, output) if output else result.output
+    layout = _placed(result.output, output, key_paths) if output else result.output
     held = contents(layout)
     if as_json:
         data = {
@@ -136,3 +147,14 @@ def _check(profile_path: Path, *, offline: bool, jobs: int, as_json: bool) -> No
             f"not the same bytes the second time: {own}",
             fix="make the step a function of its declared inputs: no clock, no address, no order of a folder or a set",
         )
+
+
+def _placed(layout: Path, output: Path, key_paths: tuple[Path, ...]) -> Path:
+    """A copy of the layout, sealed where there are keys."""
+    if not key_paths:
+        return copied(layout, output)
+    from pih.seal import attach  # not needed to say that nothing has changed
+    from pih.trust import keys
+
+    attach.seal(layout, output, [keys.load_private(path) for path in key_paths])
+    return output

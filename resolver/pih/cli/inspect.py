@@ -57,7 +57,7 @@ def _tree(held: Opened) -> Iterator[str]:
 
 def _overview(held: Opened) -> Iterator[str]:
     contents, lock = held.contents, held.lock
-    yield from _table.aligned([fact for fact in _facts(contents, lock) if fact[1]])
+    yield from _table.aligned([fact for fact in _facts(held) if fact[1]])
     yield from ("", "plugins", *_indented(_plugins(overview.plugins(lock))))
     yield from ("", f"ops: {lock.plan.calls} calls", *_indented(_ops(lock)))
     yield from ("", "layers", *_indented(_layers(contents)), "")
@@ -65,7 +65,8 @@ def _overview(held: Opened) -> Iterator[str]:
     yield from _table.components(rows, contents).split("\n")
 
 
-def _facts(contents: Contents, lock: Lock) -> list[tuple[str, str]]:
+def _facts(held: Opened) -> list[tuple[str, str]]:
+    contents, lock = held.contents, held.lock
     limits = lock.limits
     return [
         ("name", contents.name),
@@ -77,6 +78,7 @@ def _facts(contents: Contents, lock: Lock) -> list[tuple[str, str]]:
         ("profile", f"{lock.profile.file} sha256:{lock.profile.sha256}"),
         ("made by", f"pih {lock.pih}, lock schema {lock.schema}"),
         ("image", contents.reference),
+        ("sealed", overview.seal(held)),
         ("target", overview.target(lock)),
         ("model", f"{lock.model.get('plugin')}: {checkpoint(lock)['source']}"),
         ("limits", f"context {limits.context}, batch {limits.batch}, tokens {limits.tokens}, KV {limits.kv_dtype}"),

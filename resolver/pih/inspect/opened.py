@@ -20,6 +20,8 @@ from pih.bundle import archive, stored
 from pih.bundle import layout as layouts
 from pih.inspect.bundle import Contents, Layer, described, listed, of_layout
 from pih.lock import Lock
+from pih.seal import summary
+from pih.seal.summary import Summary
 from pih_runtime.errors import SealError
 
 _LOCK_FILE = "pih/lock.json"
@@ -28,10 +30,11 @@ _FIX = "name the folder of an image layout, an archive of it, the root that it w
 
 @attrs.frozen
 class Opened:
-    """What is in a bundle, and the decisions that it carries out."""
+    """What is in a bundle, and the decisions that it carries out. seal: what it says of itself; None without one."""
 
     contents: Contents
     lock: Lock
+    seal: Summary | None = None
 
 
 def opened(path: Path) -> Opened:
@@ -43,7 +46,8 @@ def opened(path: Path) -> Opened:
     if (path / layouts.BUNDLE_FILE).is_file():
         return _root(path)
     image = layouts.read(path)
-    return _paired(of_layout(image), layouts.member(image, _LOCK_FILE), path)
+    held = _paired(of_layout(image), layouts.member(image, _LOCK_FILE), path)
+    return attrs.evolve(held, seal=summary.of(image))
 
 
 def opened_image(image: stored.Named, store: Store, environment: Mapping[str, str], listener: Listener) -> Opened:

@@ -60,6 +60,15 @@ def fallbacks(lock: Lock) -> list[str]:
     return list(lock.fallbacks)
 
 
+def seal(held: Opened) -> str:
+    """In whose names the bundle is signed; nothing here checks that they did."""
+    if held.seal is None:
+        return "no: unsigned, without SBOM and provenance"
+    if not held.seal.signers:
+        return "SBOM and provenance, unsigned"
+    return f"SBOM and provenance, signed in the name of {', '.join(held.seal.signers)} (pih verify checks it)"
+
+
 def mib(count: int) -> str:
     """Bytes as people read them."""
     return f"{count / 2**20:.1f} MiB"
@@ -77,6 +86,7 @@ def as_json(held: Opened) -> dict[str, Any]:
     lock = held.lock
     rows = bundle.components(held.contents, bundle.known(lock), licences.of_components(lock))
     return bundle.as_json(held.contents) | {
+        "seal": attrs.asdict(held.seal) if held.seal else None,
         "versions": {"pih": lock.pih, "lock": lock.schema},
         "profile": unstructure(lock.profile),
         "target": unstructure(lock.target),

@@ -76,6 +76,12 @@ def signers(envelope: Envelope, public: Iterable[str]) -> tuple[str, ...]:
     return tuple(key for key in public if any(keys.signed(key, item.raw, message) for item in envelope.signatures))
 
 
+def named(envelopes: Iterable[Envelope]) -> tuple[str, ...]:
+    """Ids of the keys that say they signed all of these: a hint, which anybody can write."""
+    ids = [{item.keyid for item in envelope.signatures} for envelope in envelopes]
+    return tuple(sorted(set.intersection(*ids))) if ids else ()
+
+
 def pae(payload: bytes) -> bytes:
     """What is signed: DSSE's pre-authentication encoding of type and payload."""
     kind = PAYLOAD_TYPE.encode()

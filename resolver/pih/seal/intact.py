@@ -7,7 +7,7 @@ included, and must be there byte for byte.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -77,13 +77,15 @@ def entry(found: Image) -> dict[str, Any]:
     return oci.image_entry(found.blob, _architecture(found.lock), found.layout.reference)
 
 
-def check_folder(found: Image, index: bytes, others: set[str]) -> None:
-    """The layout's folder holds its parts and nothing else. others: digests of blobs that are no part of the image."""
+def check_folder(found: Image, index: bytes, added: Mapping[str, bytes]) -> None:
+    """The layout's folder holds its parts and nothing else. added: digest → bytes of what is attached to the image."""
     layout = found.layout
-    blobs = {layout.digest, layout.config_digest, *(layer.digest for layer in layout.layers), *others}
+    blobs = {layout.digest, layout.config_digest, *(layer.digest for layer in layout.layers), *added}
     archive = oci.docker_archive(_blob(layout.manifest["config"]), _layers(layout), layout.reference)
     for name, data in {"oci-layout": oci.VERSION, "index.json": index, "manifest.json": archive}.items():
         _same(layout.path / name, data, f"{name} does not say what is in the layout")
+    for digest, data in added.items():
+        _same(oci.path_of(layout.path, digest), data, f"blob {digest} has other bytes than it should have")
     wanted = {"oci-layout", "index.json", "manifest.json"} | {f"blobs/{name.replace(':', '/')}" for name in blobs}
     for item in tree.below(layout.path):
         name = Path(item.path).relative_to(layout.path).as_posix()

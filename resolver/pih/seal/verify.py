@@ -37,17 +37,15 @@ class Verified:
     @property
     def signers(self) -> tuple[str, ...]:
         """Ids of the keys that say they signed every statement: a hint, unless the keys were given."""
-        named = [{item.keyid for item in envelope.signatures} for envelope in self.envelopes.values()]
-        return tuple(sorted(set.intersection(*named))) if named else ()
+        return dsse.named(self.envelopes.values())
 
 
 def whole(path: Path) -> Verified:
     """Check that everything in a layout holds together, whoever made it. Raises SealError naming what does not."""
     image = intact.read(path)
     documents = referrers.read(image.layout)
-    added = referrers.blobs(image.blob, documents)
     index = referrers.index(intact.entry(image), image.blob, documents)
-    intact.check_folder(image, index, set(added))
+    intact.check_folder(image, index, referrers.blobs(image.blob, documents))
     return Verified(image, documents, _statements(image, documents) if documents else {})
 
 
