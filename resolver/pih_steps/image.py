@@ -1,7 +1,8 @@
 """Step `image`: the layers and the deployment's own files to one OCI image layout.
 
 Inputs: steps base, wheels and app; of the deployment plan, model, kernels where it has a pack, and weights where
-they are embedded; tree `lock`. Params: name, arch. Layers lie in the order of how seldom they change.
+they are embedded; tree `lock`, and every tree that any step reads: bundle.json has their digests. Params: name, arch.
+Layers lie in the order of how seldom they change.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pih_runtime.errors import BuildError
-from pih_steps import layer, oci, tar
+from pih_steps import layer, oci, source, tar
 from pih_steps.spec import Spec, param
 
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -37,7 +38,7 @@ def run(spec: Spec) -> None:
     own, weights = _deployment(spec, lock), _weights(spec)
     lines += [{**layer.describe(file), "layer": "deployment"} for file in own]
     lines += [{**layer.describe(file), "layer": "weights"} for file in weights]
-    bundle = tar.Entry("pih/bundle.json", _bundle(name, lines))
+    bundle = tar.Entry("pih/bundle.json", _bundle(name, lines, _sources(spec)))
     layers.append(_compressed(layout, [*(file.entry for file in own), bundle]))
     layers += [_uncompressed(layout, file.entry) for file in weights]
     oci.add_image(layout, layers, settings(name, lock), _architecture(spec), tag(name, lock))
@@ -110,7 +111,12 @@ def _weights(spec: Spec) -> list[layer.File]:
     return [layer.File(entry, "weights", "the model's weights, as the kernels read them")]
 
 
-def _bundle(name: str, lines: list[dict[str, Any]]) -> bytes:
+def _sources(spec: Spec) -> dict[str, str]:
+    """What the image was made from in the source tree."""
+    return {name: source.digest(path) for name, path in sorted(spec.trees.items()) if name != "lock"}
+
+
+def _bundle(name: str, lines: list[dict[str, Any]], sources: dict[str, str]) -> bytes:
     """/pih/bundle.json: every file of the image but itself."""
     locks = [line["digest"] for line in lines if line["path"] == LOCK]
     if len(locks) != 1:
@@ -121,6 +127,8 @@ def _bundle(name: str, lines: list[dict[str, Any]]) -> bytes:
         raise BuildError(f"two layers write {min(twice)}", fix="a file belongs to one component: rename one of the two")
     head = {"schema": 1, "name": name, "lock": locks[0]}
     text = "".join(f'  "{key}": {json.dumps(value)},\n' for key, value in head.items())
+    body = json.dumps(sources, indent=2, ensure_ascii=False).replace("\n", "\n  ")
+    text += f'  "sources": {body},\n'
     body = layer.to_json(sorted(lines, key=lambda line: str(line["path"])))
     return ("{\n" + text + '  "files": ' + body.rstrip() + "\n}\n").encode()
 

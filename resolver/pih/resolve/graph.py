@@ -6,9 +6,10 @@ Trees are paths of the source tree, as few as each step reads, so that an edit r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import attrs
 from packaging.utils import canonicalize_name
 
 from pih.catalog import Manifest
@@ -62,6 +63,13 @@ def build_graph(
     params = {"name": profile.name, "arch": profile.intent.target.arch}
     steps.append(_step("image", params=params, trees=("lock",), steps=tuple(taken)))
     return BuildGraph(interpreter=BASE, seed=seed, steps=tuple(steps))
+
+
+def recorded(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """The steps, the image's with every tree that any of them reads: it writes down what it was made from."""
+    *others, image = steps
+    trees = dict.fromkeys((*image.trees, *sorted({tree for step in others for tree in step.trees})))
+    return (*others, attrs.evolve(image, trees=tuple(trees)))
 
 
 def _plan(params: Mapping[str, Any], lowered: Lowered) -> Step:

@@ -138,7 +138,7 @@ def _lowered(
 
 
 def _placed(built: BuildGraph, carried: Mapping[str, Artifact]) -> BuildGraph:
-    return attrs.evolve(built, steps=tuple(outside.place(step, carried) for step in built.steps))
+    return attrs.evolve(built, steps=graph.recorded([outside.place(step, carried) for step in built.steps]))
 
 
 def _plugin(plugin: Manifest, reasons: tuple[str, ...], solution: Solution, catalog: Catalog) -> Plugin:

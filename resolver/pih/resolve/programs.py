@@ -12,7 +12,7 @@ _MODULES = ("closure", "pyc")
 _STEPS: dict[str, tuple[str, ...]] = {
     "app": ("app", *_LAYERS, *_MODULES),
     "base": ("base", "deb", "elf", "stdlib", *_LAYERS, *_MODULES),
-    "image": ("image", "oci", *_LAYERS),
+    "image": ("image", "oci", "source", *_LAYERS),
     "imports": ("app", "elf", "imports", "wheels", *_LAYERS, *_MODULES),
     "kernels": ("kernels",),
     "model": ("model", "lower"),

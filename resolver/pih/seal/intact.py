@@ -7,13 +7,14 @@ included, and must be there byte for byte.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from pih.build import extract, tree
+from pih.build import extract, graph, tree
 from pih.bundle import layout as layouts
 from pih.bundle.layout import Layout
 from pih.inspect import bundle
@@ -28,6 +29,7 @@ from pih_steps import base, image, oci
 LIST = f"/{layouts.BUNDLE_FILE}"
 WEIGHTS = f"/{image.WEIGHTS}"
 FIX = "do not use it: build the bundle again, or copy it again from where it came"
+_SOURCE = re.compile(r"(sha256|dirHash):[0-9a-f]{64}\Z")
 _FILE_MODES = (0o644, 0o755)
 
 
@@ -47,7 +49,7 @@ class Read:
 class Image:
     """A bundle in which everything holds together. files: all of them, by path.
 
-    sources: what it was built from in the source tree, path → 'sha256:…'.
+    sources: what it was built from in the source tree, path → digest as `pih_steps.source` gives it.
     """
 
     layout: Layout
@@ -68,7 +70,7 @@ def read(path: Path) -> Image:
     _agrees(held.contents, held.lock, layout)
     files = tuple(sorted(_files(held.contents, layout), key=lambda file: file.path))
     _image(held.contents, held.lock, layout)
-    sources = layouts.bundle_file(layout).get("sources", {})
+    sources = _sources(layout, held.lock)
     return Image(layout, held.contents, held.lock, files, sources)
 
 
@@ -129,6 +131,16 @@ def _agrees(contents: Contents, lock: Lock, layout: Layout) -> None:
     for plugin in lock.plugins:
         if plugin.runtime is not None and plugin.id not in parts:
             raise fail(f"it has no file of {plugin.id}, which the lock names")
+
+
+def _sources(layout: Layout, lock: Lock) -> dict[str, str]:
+    """What the image was made from in the source tree: just what its lock says that it reads."""
+    where = f"{layout.path}: {LIST}"
+    found = layouts.bundle_file(layout).get("sources")
+    wanted = set(lock.build.steps[-1].trees) - {graph.LOCK_TREE}
+    if not isinstance(found, dict) or found.keys() != wanted or not all(map(_SOURCE.match, map(str, found.values()))):
+        raise SealError("its sources are not those of its lock", where=where, fix=FIX)
+    return found
 
 
 def _image(contents: Contents, lock: Lock, layout: Layout) -> None:

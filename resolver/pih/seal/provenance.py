@@ -17,7 +17,7 @@ BUILDER = "https://pih.invalid/builder"
 
 
 def predicate(lock: Lock, lock_digest: str, sources: Mapping[str, str]) -> dict[str, Any]:
-    """The predicate. lock_digest: 'sha256:…' of /pih/lock.json. sources: tree of the source tree → 'sha256:…'.
+    """The predicate. lock_digest: 'sha256:…' of /pih/lock.json. sources: path in the source tree → its digest.
 
     The profile's digest is of its intent in canonical form, as locks have it, and not of a file: so its name.
     """
@@ -47,4 +47,5 @@ def _artifact(item: Artifact) -> dict[str, Any]:
 
 
 def _digest(text: str) -> dict[str, str]:
-    return {"sha256": text.removeprefix("sha256:")}
+    algorithm, _, value = text.partition(":")
+    return {algorithm: value}

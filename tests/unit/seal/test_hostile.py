@@ -181,6 +181,9 @@ LISTS = {
     "/pih/kernels/pack.so has another kind, mode or size": edited(lambda held: held | {"pih/kernels/pack.so": b"k"}),
     "it lists a file twice": listing(lambda data: data["files"].append(data["files"][0])),
     "it is the bundle of 'other'": listing(lambda data: data.update(name="other")),
+    "sources are not those of its lock": listing(lambda data: data["sources"].popitem()),
+    "its sources are not those": listing(lambda data: data["sources"].update(dict.fromkeys(data["sources"], "1"))),
+    "its sources are not": listing(lambda data: data.update(sources=[])),
     "not the lock that the bundle was built from": listing(lambda data: data.update(lock="sha256:" + "0" * 64)),
 }
 
@@ -294,7 +297,7 @@ def test_the_seal_of_another_bundle(sealed, tmp_path):
     change = added("app", layer.File(tar.Entry("x", b"x"), "pih", "x"))
     other = bundles.write(tmp_path / "other", change=change)
     attach.seal(other, tmp_path / "theirs", [])
-    with pytest.raises(SealError, match="the SPDX document (lists /x|has other digests of)"):
+    with pytest.raises(SealError, match=r"the SPDX document (lists /x|has other digests of)"):
         verify.whole(resealed(sealed, bundles.attached(tmp_path / "theirs")))
 
 
