@@ -1,0 +1,92 @@
+"""Sealing and verifying a real bundle, as operators type it."""
+
+import json
+import random
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from pih.inspect.opened import opened
+from tests.support.program import PROFILE, pih
+
+FLIPS = 12
+
+
+def test_verify_says_who_vouches(sealed, tmp_path):
+    said = pih("verify", sealed.layout, "--key", sealed.public).stdout
+    assert f"vouched   by team.pem.pub ({sealed.fingerprint})" in said
+    assert "integrity only: nobody vouches for it" in pih("verify", sealed.layout).stdout
+    assert "integrity only: nobody vouches for it" in pih("verify", sealed.plain).stdout
+    other = pih("key", "generate", tmp_path / "o.pem").stdout.strip()
+    refused = pih("verify", sealed.layout, "--key", tmp_path / "o.pem.pub", check=False)
+    assert refused.returncode == 8
+    assert f"o.pem.pub ({other}) did not sign" in refused.stderr
+
+
+def test_a_policy_and_a_second_signer(sealed, tmp_path):
+    pih("key", "generate", tmp_path / "second.pem")
+    pih("seal", sealed.layout, "-o", tmp_path / "both", "--key", tmp_path / "second.pem")
+    lines = [json.loads(pih("key", "show", key, "--json").stdout) for key in (sealed.key, tmp_path / "second.pem")]
+    text = "threshold = 2\n" + "".join(
+        f'[[key]]\nname = "{name}"\npublic = "{line["public"]}"\nexpires = {expires}\n'
+        for name, line, expires in zip(("one", "two"), lines, ("2999-01-01", "2999-01-01"), strict=True)
+    )
+    (tmp_path / "policy.toml").write_text(text)
+    found = json.loads(pih("verify", tmp_path / "both", "--policy", tmp_path / "policy.toml", "--json").stdout)
+    assert [key["name"] for key in found["vouched"]] == ["one", "two"]
+    assert found["signers"] == sorted(line["fingerprint"] for line in lines)
+    refused = pih("verify", sealed.layout, "--policy", tmp_path / "policy.toml", check=False)
+    assert (refused.returncode, "1 of the 2 signatures" in refused.stderr) == (8, True)
+    (tmp_path / "policy.toml").write_text(text.replace("2999", "1999", 1))
+    refused = pih("verify", tmp_path / "both", "--policy", tmp_path / "policy.toml", check=False)
+    assert (refused.returncode, "expired on 1999-01-01" in refused.stderr) == (8, True)
+
+
+def test_an_archive_is_verified_like_the_layout(sealed, tmp_path):
+    with tarfile.open(tmp_path / "sealed.tar", "w") as archive:
+        archive.add(sealed.layout, ".")
+    assert "vouched   by team.pem.pub" in pih("verify", tmp_path / "sealed.tar", "--key", sealed.public).stdout
+
+
+def test_inspect_and_why_look_into_a_sealed_bundle(sealed):
+    assert f"signed in the name of {sealed.fingerprint}" in pih("inspect", sealed.layout).stdout
+    assert "no: unsigned" in pih("inspect", sealed.plain).stdout
+    held = json.loads(pih("inspect", sealed.layout, "--json").stdout)
+    assert held["seal"]["signers"] == [sealed.fingerprint]
+    assert len(held["seal"]["documents"]) == 5
+    plain = json.loads(pih("inspect", sealed.plain, "--json").stdout)
+    assert plain["seal"] is None
+    assert {**held, "seal": None} == plain
+    assert "profiles/smollm2-cpu.toml" in pih("why", "libstdc++.so.6", sealed.layout).stdout
+
+
+def test_sealing_needs_a_place_and_a_key_that_is_one(sealed, tmp_path):
+    assert pih("build", "--profile", PROFILE, "--key", sealed.key, check=False).returncode == 2
+    assert pih("seal", sealed.plain, "-o", tmp_path / "x", "--key", sealed.public, check=False).returncode == 2
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.fixture
+def spoilt(sealed, tmp_path):
+    """A copy whose largest files are links, until one is to be spoilt."""
+    return shutil.copytree(sealed.layout, tmp_path / "copy", copy_function=lambda a, b: Path(b).hardlink_to(a))
+
+
+def test_flipped_bits_of_the_real_bundle_are_refused(sealed, spoilt):
+    """One in each layer, the weights too, and some anywhere."""
+    every = sorted(path for path in spoilt.rglob("*") if path.is_file())
+    largest = sorted(every, key=lambda path: -path.stat().st_size)[:6]
+    choice = random.Random(random.randrange(1 << 32))
+    for path in [*largest, *choice.sample(every, FLIPS - len(largest))]:
+        bit = choice.randrange(path.stat().st_size * 8)
+        kept = path.read_bytes()
+        path.unlink()
+        path.write_bytes(kept[: bit // 8] + bytes([kept[bit // 8] ^ 1 << bit % 8]) + kept[bit // 8 + 1 :])
+        refused = pih("verify", spoilt, "--key", sealed.public, check=False)
+        assert refused.returncode == 8, f"bit {bit} of {path.name}: {refused.stderr}"
+        assert "Traceback" not in refused.stderr
+        path.write_bytes(kept)
+    assert pih("verify", spoilt, "--key", sealed.public).returncode == 0
+    assert opened(spoilt) == opened(sealed.layout)
