@@ -193,6 +193,19 @@ class Backend:
 
 
 @attrs.frozen(kw_only=True)
+class Transport:
+    """What carries values between ranks, of which there is one for each device."""
+
+    plugin: str = _text(
+        f"({_PLUGIN})?",
+        "The transport plugin, by the name after `transport/`. Not named: one that serves where `device.count` is more "
+        "than one, else none.",
+        "npu",
+        "",
+    )
+
+
+@attrs.frozen(kw_only=True)
 class Kernels:
     """What may be done where the kernel pack has no fast kernel for an op."""
 
@@ -248,6 +261,7 @@ class Intent:
     features: Features = Features()
     weights: Weights = Weights()
     backend: Backend = Backend()
+    transport: Transport = Transport()
     kernels: Kernels = Kernels()
     selection: Selection = Selection()
     plugins: tuple[PluginSource, ...] = ()

@@ -38,7 +38,8 @@ def runtime_half(plugin: Manifest) -> RuntimeHalf | None:
 def permissions(plugin: Manifest) -> Permissions:
     """What a lock says of what the plugin may reach."""
     asked = plugin.permissions
-    return Permissions(asked.network, tuple(sorted(asked.devices)), tuple(sorted(asked.paths)))
+    lists = (asked.devices, asked.paths, asked.environment)
+    return Permissions(asked.network, *(tuple(sorted(names)) for names in lists))
 
 
 def _moved(plugin: Plugin, lock: Lock, catalog: Catalog) -> str:

@@ -101,11 +101,14 @@ def dotted(path: Path) -> str:
     return text or "the file"
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """The known word nearest to `word`, or '' (for what is no word at all too: comparing takes memory)."""
+def nearest(word: str, known: Iterable[str], least: float = 0.5) -> str:
+    """The known word nearest to `word`, or '' (for what is no word at all too: comparing takes memory).
+
+    least: how alike they must be, 0 to 1.
+    """
     if len(word) > _SHOWN:
         return ""
-    found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    found = difflib.get_close_matches(word, list(known), n=1, cutoff=least)
     return found[0] if found else ""
 
 

@@ -20,6 +20,12 @@ from pih_runtime.step import Sampling, Step
 ABI = 1  # of these protocols; a plugin.toml names the one that its plugin is written to
 
 
+def ranks_of(lock: Mapping[str, Any]) -> int:
+    """Ranks of a lock's deployment: one for each device, one without."""
+    count: int = (lock["target"].get("device") or {"count": 1})["count"]
+    return count
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """What a plugin is given at start.
@@ -27,6 +33,7 @@ class Context:
     root: the bundle's /pih. settings: this plugin's own settings, from the lock.
     lock: the whole lock as parsed. log: one line for operators. ready: is the worker serving?
     listen: 'HOST:PORT' or 'unix:PATH'. fail: end the worker with this first cause (any thread).
+    rank: of the deployment's `ranks`, the one that is computed here.
     """
 
     root: Path
@@ -37,6 +44,12 @@ class Context:
     log: Callable[[str], None]
     ready: Callable[[], bool]
     fail: Callable[[BaseException], None]
+    rank: int = 0
+
+    @property
+    def ranks(self) -> int:
+        """How many there are: as many as devices."""
+        return ranks_of(self.lock)
 
     def counts(self, **otherwise: int) -> dict[str, int]:
         """The settings of a plugin whose settings are all whole numbers from 1, with what holds where one is not said.
@@ -80,6 +93,58 @@ class Backend(Protocol):
 
     def logits(self) -> list[memoryview[float]]:
         """Logits of the wanted rows of the last finished step, each [V] float32."""
+
+
+Memory = memoryview | int  # in host memory, contiguous; or an address in the device's
+
+
+class Rank(Protocol):
+    """One rank's end of its group, for one thread at a time.
+
+    Every rank calls the same operations in the same order, with the same count, dtype and root; what they call
+    unlike may be an error on all or on none. A call returns once its result is in memory, or, on a device, once it is
+    queued on the stream that `join` was given. Values lie without gaps; `send` and `receive` are the same memory or
+    do not overlap. Every rank gets the same bits, and gets them again from the same values.
+
+    WorkerError where the transport has no such dtype, the memory holds fewer values or there is no such root, before
+    anything is exchanged; and with the reason of `abort` in every call that waits or comes after it. A rank that
+    fails in any other way must abort, or the others wait for it.
+    """
+
+    rank: int
+    size: int
+
+    def all_reduce(self, send: Memory, receive: Memory, count: int, dtype: str) -> None:
+        """The sum over ranks of each of `count` values; 16-bit types may be rounded after each addition."""
+
+    def all_gather(self, send: Memory, receive: Memory, count: int, dtype: str) -> None:
+        """`count` values of each rank, in order of rank: size * count in `receive`."""
+
+    def reduce_scatter(self, send: Memory, receive: Memory, count: int, dtype: str) -> None:
+        """Of the sums of size * count values, rank r's `count` from r * count on."""
+
+    def broadcast(self, memory: Memory, count: int, dtype: str, root: int) -> None:
+        """Root's values in every rank's memory."""
+
+    def barrier(self) -> None:
+        """Returns when every rank has called it."""
+
+
+class Transport(Protocol):
+    """transport.collectives: what ranks exchange values by; in a bundle where there are several, or it is named.
+
+    It owns no rank: whoever runs them joins each once and says so where one fails. `stop` aborts what still waits.
+    """
+
+    size: int  # the deployment's ranks
+    dtypes: frozenset[str]  # as plans name them, 'f32' at least; operations that add take no 'u8'
+    memory: str  # where values lie: 'host', or the device's word for its own
+
+    def join(self, rank: int, stream: int = 0) -> Rank:
+        """The rank's end; WorkerError for a rank that there is not, or that has joined. It may wait for the others."""
+
+    def abort(self, reason: str) -> None:
+        """No rank waits any more, from any thread; the first reason stands."""
 
 
 class Pool(Protocol):

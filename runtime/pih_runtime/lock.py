@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pih_runtime import canonical
-from pih_runtime.contracts import ABI
+from pih_runtime.contracts import ABI, ranks_of
 from pih_runtime.errors import LockError
 
 SCHEMA = 1
@@ -35,7 +35,10 @@ class Plugin:
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """plugins: those that run here, in start order. data: the whole lock, for plugins that read their part of it."""
+    """plugins: those that run here, in start order. data: the whole lock, for plugins that read their part of it.
+
+    ranks: of the deployment, one for each device.
+    """
 
     profile: str
     pih: str
@@ -44,6 +47,7 @@ class Lock:
     plugins: tuple[Plugin, ...]
     listen: str
     data: Mapping[str, Any]
+    ranks: int = 1
 
 
 def read(path: Path) -> Lock:
@@ -82,6 +86,7 @@ def _parse(data: Mapping[str, Any]) -> Lock:
         plugins=plugins,
         listen=f"{data['service']['host']}:{data['service']['port']}",
         data=data,
+        ranks=ranks_of(data),
     )
 
 

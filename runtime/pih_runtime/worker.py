@@ -62,6 +62,12 @@ def _serve(root: Path, listen: str) -> None:
     deployment = lock.read(root / "lock.json")
     _log_identity(seal, deployment)
     ready = [False]
+    if deployment.ranks != 1:
+        raise WorkerError(
+            f"the deployment has {deployment.ranks} ranks, one for each device, and this worker runs one",
+            where=f"{root / 'lock.json'}: target.device.count",
+            fix="build with device.count = 1 in the profile",
+        )
     surroundings = microkernel.Surroundings(
         root=root, listen=listen or deployment.listen, log=_log, ready=lambda: ready[0], fail=ends.put
     )

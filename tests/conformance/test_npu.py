@@ -3,13 +3,17 @@
 import json
 import shutil
 import sys
-import threading
+import tempfile
+import tomllib
 from array import array
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from pih.conformance import suite
+from pih_runtime import plan as plans
 from pih_runtime.errors import WorkerError
 from tests.conformance.test_suite import nothing
 from tests.support.program import ROOT, pih
@@ -19,9 +23,11 @@ EXAMPLE = ROOT / "examples" / "npu"
 
 @pytest.fixture(scope="module", autouse=True)
 def importable():
-    sys.path.insert(0, str(EXAMPLE / "plugin"))
+    own = [str(EXAMPLE / part) for part in ("plugin", "transport")]
+    sys.path[:0] = own
     yield
-    sys.path.remove(str(EXAMPLE / "plugin"))
+    for path in own:
+        sys.path.remove(path)
 
 
 def test_it_passes_the_suite():
@@ -59,68 +65,88 @@ def test_a_pool_counts_granules_and_refuses_what_it_has_not():
     assert (pool.used, pool.peak) == (1024, 1024)
 
 
-def ranks(group, action):
-    """What each rank's call returns or raises."""
-    found = [None] * group.size
+def two_ranks(transport, action):
+    """What `action` gives for each rank of a transport, on a thread of its own."""
+    with ThreadPoolExecutor(transport.size) as pool:
+        return list(pool.map(action, range(transport.size)))
+
+
+def test_unlike_operations_are_an_error_on_every_rank():
+    from pih_transport_npu.transport import Transport
+
+    transport = Transport(2)
+    memory = memoryview(bytearray(64))
 
     def run(rank):
+        end = transport.join(rank)
+        with pytest.raises(WorkerError, match="unlike operations: all_reduce 1 f32, all_reduce 2 f32"):
+            end.all_reduce(memory, memory, rank + 1, "f32")
+
+    two_ranks(transport, run)
+
+
+def test_sums_of_whole_numbers_wrap():
+    from pih_transport_npu import values
+
+    parts = [array("i", [2**31 - 1, -5]).tobytes(), array("i", [1, 3]).tobytes()]
+    assert array("i", values.sums(parts, "i32")).tolist() == [-(2**31), -2]
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_backend_gives_the_same_bits_on_any_number_of_ranks(size):
+    """Each rank starts the whole plugin with the transport as its worker would; linears are cut, results equal."""
+    import pih_backend_npu
+    from pih_transport_npu.transport import Transport
+
+    from pih.conformance.cases import Case, cases
+    from pih.conformance.standins import context, providers
+
+    report = tomllib.loads((EXAMPLE / "plugin" / "plugin.toml").read_text())["report"]
+    report = {**report, "kernel": [{"reference": "", **entry} for entry in report["kernel"]]}
+    found = [case for case in cases(report, "x86-64-v3") if isinstance(case, Case) and "linear" in case.name]
+    needs = ("platform.host", "storage.weights", "transport.collectives")
+
+    def started(case, rank, ranks, transport, root):
+        stored = {name: made.data for name, made in case.draft.stored.items()}
+        (root / "plan.json").write_text(plans.to_json(case.plan))
+        plain = context(root, "x86-64-v3", needs, {**providers(case.plan, stored), "transport.collectives": transport})
+        lock = {**plain.lock, "target": {**plain.lock["target"], "device": {"count": ranks}}}
+        return pih_backend_npu.start(replace(plain, rank=rank, lock=lock))
+
+    def logits(case, rank, ranks, transport, root):
+        backend = started(case, rank, ranks, transport, root)
         try:
-            found[rank] = action(rank)
-        except WorkerError as problem:
-            found[rank] = problem
+            for step in case.steps:
+                backend.wait(backend.submit(step))
+            return b"".join(row.tobytes() for row in backend.logits())
+        finally:
+            backend.stop()
 
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(group.size)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
-        assert not thread.is_alive()
-    return found
-
-
-def test_collectives_give_every_rank_the_same_in_order_of_rank():
-    from pih_backend_npu.collectives import Group
-
-    group = Group(3)
-    for round_ in range(20):  # one after the other: no rank may overtake
-        gathered = ranks(group, lambda rank: group.all_gather(rank, [float(rank)] * rank).tolist())
-        assert gathered == [[1.0, 2.0, 2.0]] * 3
-        big = [1e8, 1.0 + round_, -1e8]
-        reduced = ranks(group, lambda rank: group.all_reduce(rank, [big[rank]]).tobytes())  # noqa: B023
-        assert len(set(reduced)) == 1
+    monkey = pytest.MonkeyPatch()
+    with monkey.context() as patch, tempfile.TemporaryDirectory() as folder:
+        patch.setattr("pih_backend_npu.device._PRESENT", size)
+        assert found
+        for case in found:
+            alone = logits(case, 0, 1, None, Path(folder))
+            transport = Transport(size)
+            several = two_ranks(transport, lambda rank: logits(case, rank, size, transport, Path(folder)))  # noqa: B023
+            assert set(several) == {alone}, case.name
 
 
-def test_a_rank_that_fails_leaves_none_waiting():
-    from pih_backend_npu.collectives import Group
+def test_a_rank_without_a_device_of_its_own_is_refused():
+    from pih_backend_npu.device import assigned, visible
 
-    group = Group(2)
-    found = ranks(group, lambda rank: group.abort() if rank else group.all_gather(0, [1.0]))
-    assert "another device has failed" in str(found[0])
-    uneven = Group(2)
-    found = ranks(uneven, lambda rank: uneven.all_reduce(rank, [1.0] * (rank + 1)))
-    assert all("all_reduce" in str(problem) for problem in found)
-
-
-def test_a_linear_gives_the_same_bits_on_any_number_of_devices():
-    from pih_backend_npu import sharded
-    from pih_backend_npu.collectives import Group
-
-    weight = [array("f", [row * 0.1 + column for column in range(8)]) for row in range(5)]
-    x = [memoryview(array("f", [token + column * 0.3 for column in range(8)])) for token in range(3)]
-    found = set()
-    for size in (1, 2, 3):
-        y = [memoryview(array("f", [1.0] * 5)) for _ in x]
-        with ThreadPoolExecutor(size) as pool:
-            sharded.linear(None, {"accumulate": True}, x, weight, y, group=Group(size), ranks=pool)
-        found.add(b"".join(row.tobytes() for row in y))
-    assert len(found) == 1
+    assert assigned(visible({"NPU_VISIBLE_DEVICES": "1,0"}), 1).index == 0
+    with pytest.raises(WorkerError, match="rank 1 has no device: 1 are visible"):
+        assigned(visible({"NPU_VISIBLE_DEVICES": "1"}), 1)
 
 
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory):
     """The example as a user copies it: beside nothing of PIH's but the model's description."""
     folder = tmp_path_factory.mktemp("example")
-    shutil.copytree(EXAMPLE / "plugin", folder / "plugin", ignore=shutil.ignore_patterns("__pycache__"))
+    for part in ("plugin", "transport"):
+        shutil.copytree(EXAMPLE / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
     text = (EXAMPLE / "npu.toml").read_text().replace("file:../../models", f"file:{ROOT}/models")
     (folder / "npu.toml").write_text(text)
     pih("lock", "--profile", folder / "npu.toml")
@@ -144,6 +170,42 @@ def test_without_the_gap_s_leave_it_is_refused(locked):
     assert refused.returncode == 4
     assert "silu_mul" in refused.stderr
     assert "fallback_ops" in refused.stderr
+
+
+DEVICES = '\n[device]\ncount = {}\nmemory = "256 MiB"\n'
+
+
+def lock_of(profile, text):
+    profile.write_text(text)
+    pih("lock", "--profile", profile)
+    return json.loads(profile.with_suffix(".lock.json").read_bytes())
+
+
+def test_one_device_has_no_transport_and_two_have_the_vendor_s(locked):
+    plain = json.loads(locked.with_name("npu.lock.json").read_bytes())
+    one = lock_of(locked.with_name("one.toml"), locked.read_text() + DEVICES.format(1))
+    for lock in (plain, one):
+        assert "transport" not in {plugin["kind"] for plugin in lock["plugins"]}
+        assert "transport" not in json.dumps([lock["artifacts"], lock["build"], lock["start_order"]])
+    two = lock_of(locked.with_name("two.toml"), locked.read_text() + DEVICES.format(2))
+    (transport,) = [plugin for plugin in two["plugins"] if plugin["kind"] == "transport"]
+    assert transport["id"] == "transport/npu"
+    assert transport["reasons"] == [f"two.toml:{len(locked.read_text().splitlines()) + 3} device.count = 2"]
+    order = two["start_order"]
+    assert order.index("transport/npu") < order.index("backend/npu")
+    named = lock_of(locked.with_name("named.toml"), locked.read_text() + '\n[transport]\nplugin = "npu"\n')
+    assert "transport/npu" in named["start_order"]
+
+
+def test_several_devices_without_a_transport_are_refused(locked):
+    other = locked.with_name("none.toml")
+    text = locked.read_text()
+    cut = text.index("# Chosen where device.count")
+    other.write_text(text[:cut] + DEVICES.format(2))
+    refused = pih("lock", "--profile", other, check=False)
+    assert refused.returncode == 4
+    assert "device.count = 2" in refused.stderr
+    assert "no plugin provides transport.collectives" in refused.stderr
 
 
 def test_it_answers(locked):

@@ -48,6 +48,10 @@ def command(
     arguments = [engine, "run", "--rm", "--name", name, *_LOCKED]
     arguments += [word for path in grants.devices for word in ("--device", path)]
     arguments += [word for path in grants.paths for word in ("--volume", f"{path}:{path}:ro")]
+    # Without a value the engine's client takes that of its own environment.
+    arguments += [word for name in grants.environment for word in ("--env", name)]
+    if engine == "podman":
+        arguments += ["--http-proxy=false"]  # it would pass the host's proxy settings on
     if weights is not None:
         arguments += ["--volume", f"{weights.absolute()}:{run.WEIGHTS_FILE}:ro"]
     match listen:

@@ -13,6 +13,7 @@ import attrs
 
 from pih.bundle import layout
 from pih.bundle.layout import Layout
+from pih.catalog import variable_problem
 from pih_runtime.errors import SealError, WorkerError
 
 LOCK_FILE = "pih/lock.json"
@@ -23,11 +24,19 @@ _PATH = re.compile(r"(/[A-Za-z0-9._*+@-]+)+")
 
 @attrs.frozen
 class Grants:
-    """listen: whether a plugin may take a port. devices: nodes of this host. paths: of this host, to be read only."""
+    """listen: whether a plugin may take a port. devices: nodes of this host. paths: of this host, to be read only.
+
+    environment: variables of this process that are passed on; those that are not set are not among them.
+    """
 
     listen: bool
     devices: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ()
+
+    def variables(self) -> dict[str, str]:
+        """Those that are passed on, with their values here."""
+        return {name: os.environ[name] for name in self.environment}
 
 
 def of_image(image: Layout) -> Grants:
@@ -39,6 +48,7 @@ def of_image(image: Layout) -> Grants:
         listen = any(permissions["network"] == "listen" for _, permissions in asked)
         devices = _found(asked, "devices", where)
         paths = _found(asked, "paths", where)
+        environment = _passed(asked, where)
     except (KeyError, TypeError, ValueError) as problem:
         raise SealError(f"not a lock: {problem!r}", where=where, fix="build the bundle again") from problem
     listed = [str(line.get("path")) for line in layout.bundle_file(image).get("files", ())] if paths else []
@@ -50,7 +60,7 @@ def of_image(image: Layout) -> Grants:
                 where=where,
                 fix="leave the plugin out, or have its author ask for less",
             )
-    return Grants(listen, devices, paths)
+    return Grants(listen, devices, paths, environment)
 
 
 def _found(asked: Iterable[tuple[str, dict[str, Any]]], what: str, where: str) -> tuple[str, ...]:
@@ -75,6 +85,15 @@ def check(plugin: str, pattern: str, where: str) -> None:
     """Raises SealError for a pattern that is no absolute path of plain letters."""
     if not _PATH.fullmatch(pattern) or os.path.normpath(pattern) != pattern:
         raise SealError(f"{plugin} asks for {pattern!r}, which is no path", where=where, fix="leave it out")
+
+
+def _passed(asked: Iterable[tuple[str, dict[str, Any]]], where: str) -> tuple[str, ...]:
+    """The variables that plugins ask for and this process has."""
+    names = {name: plugin for plugin, permissions in asked for name in permissions["environment"]}
+    for name, plugin in names.items():
+        if problem := variable_problem(name):
+            raise SealError(f"{plugin} asks for {name!r}, which {problem}", where=where, fix="leave the plugin out")
+    return tuple(sorted(name for name in names if name in os.environ))
 
 
 def given(path: str) -> bool:

@@ -21,7 +21,7 @@ import attrs
 from pih.bundle import permissions
 from pih.bundle.layout import Layout
 from pih.bundle.permissions import Grants
-from pih_runtime.errors import WorkerError
+from pih_runtime.errors import SealError, WorkerError
 
 WEIGHTS_FILE = "/pih/weights/weights.safetensors"
 # /tmp is the one folder that every sandbox makes writable.
@@ -124,6 +124,12 @@ def granted(image: Layout, listen: Listen) -> Grants:
     grants = permissions.of_image(image)
     if isinstance(listen, Public) and not grants.listen:
         raise WorkerError("no plugin of the bundle may listen on a port", fix="pih run, which needs none")
+    if clash := sorted(environment_of(image).keys() & set(grants.environment)):
+        raise SealError(
+            f"a plugin asks for {clash[0]}, which the image sets itself",
+            where=str(image.path),
+            fix="leave the plugin out, or have its author ask for less",
+        )
     return grants
 
 

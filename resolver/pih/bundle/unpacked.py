@@ -34,7 +34,9 @@ def started(image: Layout, store: Store, listen: run.Listen, weights: Path | Non
         if reason:
             sys.stderr.write(f"pih: without a sandbox: {reason}\n")
         with _root_with(root, store, weights) if reason else _root_to_mount_on(root, store, grants) as own:
-            worker = _directly(image, own, listen) if reason else _under_bwrap(image, own, listen, weights, grants)
+            worker = (
+                _directly(image, own, listen, grants) if reason else _under_bwrap(image, own, listen, weights, grants)
+            )
             try:
                 yield worker
             finally:
@@ -77,7 +79,7 @@ def _under_bwrap(image: Layout, root: Path, listen: run.Listen, weights: Path | 
             command += ["--share-net"]
             inner = listen.address
     command += ["--chdir", "/", "--clearenv"]
-    for name, value in run.environment_of(image).items():
+    for name, value in (run.environment_of(image) | grants.variables()).items():
         command += ["--setenv", name, value]
     try:
         process, log = run.spawn([*command, *run.arguments_of(image), "--listen", inner], listen, pass_fds=(writer,))
@@ -105,11 +107,11 @@ def _terminate(worker: int | None) -> None:
             return
 
 
-def _directly(image: Layout, root: Path, listen: run.Listen) -> run.Running:
+def _directly(image: Layout, root: Path, listen: run.Listen, grants: Grants) -> run.Running:
     """The bundle's own Python on the bundle's own C library; the host's files are in sight."""
     program = root / run.arguments_of(image)[0].lstrip("/")
     command = [*interpreter.command(root), str(program), "--listen", listen.address]
-    process, log = run.spawn(command, listen, run.environment_of(image))
+    process, log = run.spawn(command, listen, run.environment_of(image) | grants.variables())
     terminate = run.signal_process(process, signal.SIGTERM)
     return run.Running(listen.address, process, log, terminate, process.kill)
 

@@ -18,7 +18,7 @@ from pih.catalog.data import (
     RuntimePart,
     Tested,
 )
-from pih.catalog.manifest import CAPABILITIES, abi_problem, fingerprint, parse
+from pih.catalog.manifest import CAPABILITIES, abi_problem, fingerprint, parse, variable_problem
 from pih.catalog.tree import load
 
 __all__ = [
@@ -40,4 +40,5 @@ __all__ = [
     "fingerprint",
     "load",
     "parse",
+    "variable_problem",
 ]

@@ -56,11 +56,12 @@ class BuildPart:
 
 @attrs.frozen
 class Permissions:
-    """What the plugin may reach in the worker."""
+    """What the plugin may reach in the worker. environment: variables of the host that are passed on, where set."""
 
     network: Literal["none", "listen"] = "none"
     devices: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ()
 
 
 @attrs.frozen

@@ -6,15 +6,16 @@ import hashlib
 import json
 import re
 import tomllib
+from typing import get_args
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from pih.catalog.data import Manifest
+from pih.catalog.data import Kind, Manifest
 from pih.sizes import MEMORY
 from pih.spdx import NOASSERTION, expression
 from pih.structure import Path as Keys
-from pih.structure import RefusedError, StructureError, choice_problem, dotted, show, structure, unstructure
+from pih.structure import RefusedError, StructureError, choice_problem, dotted, nearest, show, structure, unstructure
 from pih.toml_lines import key_lines, line_of, too_deep
 from pih_runtime.contracts import ABI
 from pih_runtime.errors import ResolutionError
@@ -33,11 +34,20 @@ CAPABILITIES = (
     "surface.http",
     "transport.collectives",
 )
+_RESERVED = (*get_args(Kind), "pih")  # first words of names that no vendor may take
 MAX_BYTES = 1 << 20
 _ID = r"[a-z]+/[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?"
 _ENTRY = r"[a-z_][a-z0-9_]*:[a-z_][a-z0-9_]*"
 _PACKAGE = r"[a-z_][a-z0-9_]*"
-_SETS = {"target": ("os", "arch", "isa", "sm"), "runtime": ("wheels",), "permissions": ("devices", "paths")}
+_SETS = {
+    "target": ("os", "arch", "isa", "sm"),
+    "runtime": ("wheels",),
+    "permissions": ("devices", "paths", "environment"),
+}
+_VENDOR = r"[a-z][a-z0-9-]{0,62}(\.[a-z][a-z0-9_-]{0,62}){1,3}"
+_VARIABLE = r"[A-Z][A-Z0-9_]{0,127}"
+# What directs the loader, the C library, the interpreter or PIH itself is the image's to say.
+_IMAGES_OWN = re.compile(r"(LD_|GLIBC_|GCONV_|MALLOC_|PYTHON|LC_|PIH_).*|PATH|HOME|LANG|LOCPATH|TMPDIR")
 
 
 def fingerprint(plugin: Manifest) -> str:
@@ -116,14 +126,29 @@ def _check(manifest: Manifest) -> None:
         if part is not None:
             _check_form(f"{half}|package", part.package, _PACKAGE, "pih_backend_cpu")
             _check_form(f"{half}|entry", part.entry, _ENTRY, "pih_backend_cpu:start")
+    for name in manifest.permissions.environment:
+        if problem := variable_problem(name):
+            fix = 'name a variable of the plugin\'s own, e.g. "NPU_VISIBLE_DEVICES"'
+            raise RefusedError("permissions|environment", f"{show(name)} {problem}", fix)
     for kernel in manifest.report.kernel:
         if kernel.op not in OPS:
             raise RefusedError("report|kernel", *choice_problem(kernel.op, OPS))
 
 
+def variable_problem(name: str) -> str:
+    """Why no plugin may be passed that environment variable, or ''."""
+    if not re.fullmatch(_VARIABLE, name):
+        return "is no name of a variable"
+    return "is the image's own to set" if _IMAGES_OWN.fullmatch(name) else ""
+
+
 def _check_capability(table: str, capability: str) -> None:
-    if capability not in CAPABILITIES:
-        raise RefusedError(f"{table}|{capability}", *choice_problem(capability, CAPABILITIES))
+    """One of PIH's, or `vendor.thing`; a first word that is nearly a kind is a slip, not a vendor."""
+    vendor = capability.partition(".")[0]
+    if capability in CAPABILITIES or (re.fullmatch(_VENDOR, capability) and not nearest(vendor, _RESERVED, 0.8)):
+        return
+    what, fix = choice_problem(capability, CAPABILITIES)
+    raise RefusedError(f"{table}|{capability}", what, f'{fix}; one of your own begins with your name: "acme.fabric"')
 
 
 def _check_version(key: str, version: str) -> None:

@@ -219,6 +219,7 @@ def _described(plugin: Manifest, known: Catalog) -> str:
     row, origin = _row(plugin, known), known.origin(plugin)
     permissions = plugin.permissions
     asked = [f"network {permissions.network}", *permissions.devices, *permissions.paths]
+    asked += [f"${name}" for name in permissions.environment]
     lines = [
         f"{plugin.id} {plugin.version}",
         f"  {plugin.summary}",

@@ -4,33 +4,30 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
-from typing import Any, Protocol
 
-from pih.conformance.cases import Case, Untried
+from pih.conformance.cases import Case, Untried, cases
 from pih.conformance.drafts import LIMITS
+from pih.conformance.findings import BrokenError, Named, SkippedError
 from pih.conformance.formats import Rows
 from pih.conformance.oracle import Oracle
+from pih.conformance.subject import Subject
 from pih_runtime.errors import PihError, described
-from pih_runtime.plan import Plan
 from pih_runtime.step import Step
 
 
-class WrongError(Exception):
-    """An answer that is not what the op's text says."""
-
-
-class UntriedError(Exception):
-    """There is nothing to try."""
-
-
-class Startable(Protocol):
-    """What can be started with a plan and weights."""
-
-    def start(self, plan: Plan, stored: dict[str, bytes]) -> Any:
-        """A backend."""
+def checks(subject: Subject) -> Iterator[Named]:
+    """Of a backend and of a kernel pack: each entry of the report in several shapes; the order tells the first case."""
+    tried = list(cases(subject.report, subject.isa))
+    first = next((case for case in tried if isinstance(case, Case)), None)
+    if subject.kind == "backend":
+        yield "limits: a bad step is an error", partial(refuses, subject, first)
+    for case in tried:
+        yield f"op: {case.name}", partial(compare, subject, case)
+    yield "op: rows do not depend on their company", partial(alone, subject, tried)
 
 
 def stored(case: Case) -> dict[str, bytes]:
@@ -38,10 +35,10 @@ def stored(case: Case) -> dict[str, bytes]:
     return {name: made.data for name, made in case.draft.stored.items()}
 
 
-def compare(subject: Startable, case: Case | Untried) -> None:
+def compare(subject: Subject, case: Case | Untried) -> None:
     """Every step's logits within the tolerance of the kernel's precision mode; its ids those of the logits."""
     if isinstance(case, Untried):
-        raise UntriedError(case.why)
+        raise SkippedError(case.why)
     backend = subject.start(case.plan, stored(case))
     oracle = Oracle(case.plan, {name: made.values for name, made in case.draft.stored.items()})
     try:
@@ -53,7 +50,7 @@ def compare(subject: Startable, case: Case | Untried) -> None:
             exact = case.name.startswith("sample")
             for row, (token, right) in enumerate(zip(ids, wanted_ids, strict=True)):
                 if token != right and (exact or not _tie(wanted[row], token, right, case)):
-                    raise WrongError(f"step {number}, row {row}: sampled {token}, not {right}: {step.sampling[row]}")
+                    raise BrokenError(f"step {number}, row {row}: sampled {token}, not {right}: {step.sampling[row]}")
             oracle.follow(step, ids)
     finally:
         backend.stop()
@@ -65,30 +62,30 @@ def _tie(row: list[float], token: int, right: int, case: Case) -> bool:
 
 def _close(got: Rows, wanted: Rows, case: Case, number: int) -> None:
     if [len(row) for row in got] != [len(row) for row in wanted]:
-        raise WrongError(f"step {number}: logits of {[len(row) for row in got]}, not {[len(row) for row in wanted]}")
+        raise BrokenError(f"step {number}: logits of {[len(row) for row in got]}, not {[len(row) for row in wanted]}")
     for row, (mine, right) in enumerate(zip(got, wanted, strict=True)):
         largest = max(map(abs, right))
         for column, (a, b) in enumerate(zip(mine, right, strict=True)):
             if not math.isfinite(a) or abs(a - b) > case.tolerance * largest + 1e-37:
-                raise WrongError(
+                raise BrokenError(
                     f"step {number}, row {row}, column {column}: {a!r}, not {b!r}; "
                     f"the report's mode allows {case.tolerance:g} of the row's largest value"
                 )
 
 
-def alone(subject: Startable, tried: Iterable[Case | Untried]) -> None:
+def alone(subject: Subject, tried: Iterable[Case | Untried]) -> None:
     """A sequence gives the same bits alone as beside another."""
     case = next((item for item in tried if isinstance(item, Case) and item.name.startswith("attention")), None)
     if case is None:
-        raise UntriedError("no attention to try it with")
+        raise SkippedError("no attention to try it with")
     step = case.steps[0]
     together = _once(subject, case, step)
     singles = [row for part in _parts(step) for row in _once(subject, case, part)]
     if sorted(together) != sorted(singles):
-        raise WrongError("a sequence's logits differ by what else is in its step")
+        raise BrokenError("a sequence's logits differ by what else is in its step")
 
 
-def _once(subject: Startable, case: Case, step: Step) -> list[bytes]:
+def _once(subject: Subject, case: Case, step: Step) -> list[bytes]:
     backend = subject.start(case.plan, stored(case))
     try:
         backend.wait(backend.submit(step))
@@ -108,10 +105,10 @@ def _parts(step: Step) -> Iterable[Step]:
         )  # fmt: skip
 
 
-def refuses(subject: Startable, case: Case | None) -> None:
+def refuses(subject: Subject, case: Case | None) -> None:
     """Steps past the plan's limits are errors, and the backend serves on."""
     if case is None:
-        raise UntriedError("the report has no op that can be tried here")
+        raise SkippedError("the report has no op that can be tried here")
     backend, good = subject.start(case.plan, stored(case)), case.steps[0]
     largest, many = array("i", [case.plan.vocab]), LIMITS.tokens + 1
     spread = array("i", range(many))
@@ -132,8 +129,8 @@ def refuses(subject: Startable, case: Case | None) -> None:
             except PihError:
                 continue
             except Exception as problem:
-                raise WrongError(f"{what} ends in {described(problem)}, not in a WorkerError") from problem
-            raise WrongError(f"{what} is not refused")
+                raise BrokenError(f"{what} ends in {described(problem)}, not in a WorkerError") from problem
+            raise BrokenError(f"{what} is not refused")
         backend.wait(backend.submit(good))
     finally:
         backend.stop()

@@ -114,6 +114,7 @@ def _probed(
                 {
                     "path": [str(folder.resolve())],
                     "entry": manifest.runtime.entry,
+                    "build": manifest.build.entry if manifest.build else "",
                     "provides": [*manifest.provides],
                     "requires": [*manifest.requires],
                     "kind": manifest.kind,

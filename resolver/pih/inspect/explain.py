@@ -148,6 +148,7 @@ def tree(found: Explanation) -> Branch:
             Branch("capabilities", tuple(map(_choice, found.choices))),
             Branch(f"ops: {lock.plan.calls} calls, {len(lock.bindings)} kernels", tuple(map(_served, found.ops))),
             _fallbacks(found),
+            _reaches(lock),
             _budget(found),
             Branch(
                 f"artifacts: {len(lock.artifacts)}, {mib(sum(artifact.size for artifact in lock.artifacts))}",
@@ -188,6 +189,13 @@ def _fallbacks(found: Explanation) -> Branch:
     return Branch(f"fallbacks: {len(found.fallbacks)}", (*map(Branch, found.fallbacks), line))
 
 
+def _reaches(lock: Lock) -> Branch:
+    """What the worker may use of the host, by plugin."""
+    asked = {plugin.id: overview.permissions(plugin) for plugin in lock.plugins}
+    below = (Branch(f"{name}: {', '.join(things)}") for name, things in asked.items() if things)
+    return Branch("reach: what plugins may use of the host", tuple(below))
+
+
 def _budget(found: Explanation) -> Branch:
     sums, lines = found.lock.budget, found.lines
     parts = [
@@ -223,6 +231,7 @@ def as_json(found: Explanation) -> dict[str, Any]:
         "capabilities": [unstructure(choice) for choice in found.choices],
         "ops": [unstructure(served) for served in found.ops],
         "fallbacks": unstructure(lock.fallbacks),
+        "permissions": {plugin.id: unstructure(plugin.permissions) for plugin in lock.plugins},
         "budget": unstructure(lock.budget),
         "artifacts": [unstructure(group) for group in found.artifacts],
         "lines": found.lines,

@@ -78,7 +78,7 @@ def permissions(plugin: Plugin) -> tuple[str, ...]:
     """What a plugin may reach beyond its own memory, in words."""
     asked = plugin.permissions
     network = {"none": (), "listen": ("listen on a port",)}.get(asked.network, (asked.network,))
-    return (*network, *asked.devices, *asked.paths)
+    return (*network, *asked.devices, *asked.paths, *(f"${name}" for name in asked.environment))
 
 
 def as_json(held: Opened) -> dict[str, Any]:

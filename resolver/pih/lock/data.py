@@ -89,11 +89,12 @@ class RuntimeHalf:
 
 @attrs.frozen
 class Permissions:
-    """What a plugin may reach in the worker. network: none | listen."""
+    """What a plugin may reach in the worker. network: none | listen. environment: variables that the host passes on."""
 
     network: str
     devices: tuple[str, ...]
     paths: tuple[str, ...]
+    environment: tuple[str, ...]
 
 
 @attrs.frozen

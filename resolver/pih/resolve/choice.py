@@ -45,6 +45,8 @@ def roots(profile: Profile, root: Path) -> tuple[Need, ...]:
         _named("model.decoder", f"model/{intent.model.plugin}", profile.reason(root, "model", "plugin")),
         _named("backend.device", f"backend/{intent.backend.plugin}", profile.reason(root, "backend", "plugin")),
     ]
+    if intent.transport.plugin or intent.device.count > 1:
+        needs.append(_transport(profile, root))
     if intent.features.openai:
         needs.append(_named("surface.http", "", profile.reason(root, "features", "openai")))
     if intent.features.health:
@@ -90,6 +92,12 @@ def _known(preferred: list[tuple[str, SpecifierSet]], profile: Profile, catalog:
                 f"  and the catalog has no plugin {name}.\n  So it cannot be preferred.",
                 fix=f"{f'did you mean {near}? ' if near else ''}the catalog has {', '.join(ids)}",
             )
+
+
+def _transport(profile: Profile, root: Path) -> Need:
+    name = profile.intent.transport.plugin
+    asked = ("transport", "plugin") if name else ("device", "count")
+    return _named("transport.collectives", name and f"transport/{name}", profile.reason(root, *asked))
 
 
 def _named(capability: str, plugin: str, reason: str) -> Need:

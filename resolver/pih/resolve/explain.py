@@ -41,10 +41,12 @@ def failure(end: DeadEnd, plugins: tuple[Manifest, ...]) -> ResolutionError:
     refusals = [refusal for refusal in end.refusals if refusal.cause != "other"]
     why = chain(need, end.served)
     if not refusals:
+        near = nearest(need.capability, {name for plugin in plugins for name in plugin.provides}, 0.8)
+        meant = f"did you mean {near}? else " if near and near != need.capability else ""
         return ResolutionError(
             f"Because {why},\n  and no plugin provides {need.capability} at all.{_others(end)}\n"
             f"  So {_wanted(need)} cannot be served.",
-            fix=f"add a plugin that provides {need.capability}, or do not ask for what needs it",
+            fix=f"{meant}add a plugin that provides {need.capability}, or do not ask for what needs it",
         )
     causes = [f"{item.plugin.id} {item.plugin.version} is out: {item.detail}" for item in refusals[:_SHOWN]]
     if len(refusals) > _SHOWN:

@@ -43,7 +43,7 @@ while True:
         request += connection.recv(65536)
     if b"POST" in request:
         net = "/sys/class/net"
-        seen = {"uid": os.getuid(), "pid": os.getpid(), "home": os.path.isdir("/home"), "env": sorted(os.environ),
+        seen = {"uid": os.getuid(), "pid": os.getpid(), "home": os.path.isdir("/home"), "env": dict(os.environ),
                 "network": sorted(os.listdir(net)) if os.path.isdir(net) else [],
                 "writable": os.access("/usr", os.W_OK),
                 "granted": open("/etc/passwd").read() if os.path.exists("/etc/passwd") else "",
@@ -62,6 +62,15 @@ while True:
 """
 
 GRANTED = "/etc/passwd"  # of the host, by the word of the lock
+VARIABLE = "NPU_VISIBLE_DEVICES"
+UNGRANTED = ("NPU_DEBUG", "http_proxy", "LD_LIBRARY_PATH")
+
+
+@pytest.fixture(autouse=True)
+def host_environment(monkeypatch):
+    monkeypatch.setenv(VARIABLE, "1,0")
+    for name in UNGRANTED:
+        monkeypatch.setenv(name, "/nowhere")
 
 
 @pytest.fixture(scope="session")
@@ -79,7 +88,12 @@ def image(tmp_path_factory, store):
     with tarfile.open(archive, "w", format=tarfile.USTAR_FORMAT) as tar:
         for path in sorted(root.rglob("*")):
             tar.add(path, path.relative_to(root).as_posix(), recursive=False)
-    asked = {"network": "listen", "devices": ["/dev/null"], "paths": [GRANTED]}
+    asked = {
+        "network": "listen",
+        "devices": ["/dev/null"],
+        "paths": [GRANTED],
+        "environment": [VARIABLE, "NPU_NOT_SET"],
+    }
     lock = json.dumps({"plugins": [{"id": "surface/small", "permissions": asked}]}).encode()
     top = layouts.tar([("usr/bin/pih-worker", WORKER), ("pih/lock.json", lock), ("pih/bundle.json", b'{"files": []}')])
     data = archive.read_bytes()
@@ -124,7 +138,8 @@ def test_in_a_sandbox(image, store, private, weights):
     assert seen["weights"] == "heavy"
     assert not seen["home"]
     assert not seen["writable"]
-    assert set(seen["env"]) <= {"PATH", "LC_ALL", "PWD"}
+    assert set(seen["env"]) == {"PATH", "LC_ALL", "PWD", VARIABLE}
+    assert seen["env"][VARIABLE] == "1,0"
     assert worker.process.returncode == 0
     assert "stopped gently" in worker.last_words()
 
@@ -142,6 +157,7 @@ def test_without_a_sandbox(image, store, private, weights, monkeypatch, capfd):
         seen = ask(worker)
     assert "without a sandbox: bwrap is not installed" in capfd.readouterr().err
     assert seen["uid"] == os.getuid()
+    assert set(seen["env"]) == {"PATH", "LC_ALL", VARIABLE}
     assert seen["weights"] == "heavy"
     assert worker.stop() == 0
     assert not (unpack(image, store) / "pih/weights/weights.safetensors").exists()
@@ -206,6 +222,8 @@ def test_in_podman(image, private, weights, podman):
     assert seen["pid"] == 1
     assert seen["granted"] == Path(GRANTED).read_text()
     assert seen["network"] in ([], ["lo"])
+    assert seen["env"][VARIABLE] == "1,0"
+    assert not {*UNGRANTED, "NPU_NOT_SET"} & seen["env"].keys()
     assert seen["weights"] == "heavy"
     assert not seen["writable"]
     assert "stopped gently" in worker.last_words()

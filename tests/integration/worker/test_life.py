@@ -102,6 +102,21 @@ def test_a_unix_socket_serves_and_is_taken_away(tmp_path, launch):
         assert path.exists() == (number == signal.SIGKILL)
 
 
+def test_a_deployment_of_several_ranks_is_refused_before_anything_starts(tmp_path):
+    folder = write_bundle(tmp_path)
+    path = folder / "pih/lock.json"
+    lock = json.loads(path.read_text())
+    lock["target"]["device"] = {"count": 2, "sm": "", "memory_bytes": 1 << 30, "driver": ""}
+    path.write_text(json.dumps(sealed(lock)))
+    seal(folder / "pih")
+    code, text = run(folder)
+    assert code == 9
+    (line,) = errors(text)
+    assert "the deployment has 2 ranks, one for each device, and this worker runs one" in line
+    assert "device.count = 1" in text
+    assert "listening" not in text
+
+
 def test_an_address_in_use_is_a_clear_error(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         where = f"127.0.0.1:{taken.getsockname()[1]}"

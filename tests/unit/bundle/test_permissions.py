@@ -2,6 +2,7 @@
 
 import json
 
+import attrs
 import pytest
 
 from pih.bundle import engine, layout, permissions, run, unpacked
@@ -18,8 +19,8 @@ def image(tmp_path, *asked, files=()):
     return layout.read(layouts.write(tmp_path / "layout", [top]))
 
 
-def asking(network="none", devices=(), paths=()):
-    return {"network": network, "devices": list(devices), "paths": list(paths)}
+def asking(network="none", devices=(), paths=(), environment=()):
+    return {"network": network, "devices": list(devices), "paths": list(paths), "environment": list(environment)}
 
 
 def test_permissions_of_all_plugins_come_together(tmp_path):
@@ -52,6 +53,29 @@ def test_the_host_cannot_take_the_place_of_the_bundles_files(tmp_path):
         permissions.of_image(image(tmp_path, asking(paths=["/etc"]), files=["/etc/passwd"]))
 
 
+def test_variables_are_passed_on_where_a_plugin_names_them_and_the_host_has_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("NPU_VISIBLE_DEVICES", "1")
+    monkeypatch.setenv("NPU_DEBUG", "1")
+    monkeypatch.delenv("NPU_LOG", raising=False)
+    found = permissions.of_image(image(tmp_path, asking(environment=["NPU_LOG", "NPU_VISIBLE_DEVICES"])))
+    assert found.environment == ("NPU_VISIBLE_DEVICES",)
+    assert found.variables() == {"NPU_VISIBLE_DEVICES": "1"}
+
+
+@pytest.mark.parametrize("name", ["LD_PRELOAD", "PYTHONPATH", "A=B", "--env", ""])
+def test_a_lock_cannot_have_the_worker_directed_by_the_host(tmp_path, name):
+    with pytest.raises(SealError, match="backend/0 asks for"):
+        permissions.of_image(image(tmp_path, asking(environment=[name])))
+
+
+def test_what_the_image_sets_is_not_the_host_s_to_say(tmp_path, monkeypatch):
+    monkeypatch.setenv("NPU_MODE", "fast")
+    made = image(tmp_path, asking(environment=["NPU_MODE"]))
+    made = attrs.evolve(made, config={"config": {"Env": ["NPU_MODE=exact"]}})
+    with pytest.raises(SealError, match="asks for NPU_MODE, which the image sets itself"):
+        run.granted(made, run.Private(tmp_path))
+
+
 def test_a_lock_that_is_none(tmp_path):
     top = layouts.tar([("pih/lock.json", b"{}"), ("pih/bundle.json", b"{}")])
     with pytest.raises(SealError, match="not a lock"):
@@ -66,9 +90,13 @@ def test_no_port_without_a_plugin_that_may_listen(tmp_path):
 
 
 def test_they_become_arguments():
-    grants = Grants(listen=True, devices=("/dev/npu0",), paths=("/usr/lib/libnpu.so.1",))
+    grants = Grants(listen=True, devices=("/dev/npu0",), paths=("/usr/lib/libnpu.so.1",), environment=("NPU_LOG",))
     assert unpacked.bound(grants) == [
         "--dev-bind", "/dev/npu0", "/dev/npu0", "--ro-bind", "/usr/lib/libnpu.so.1", "/usr/lib/libnpu.so.1"
     ]  # fmt: skip
     text = " ".join(engine.command("podman", "n", "image", run.Public("127.0.0.1", 1), None, grants))
-    assert "--device /dev/npu0 --volume /usr/lib/libnpu.so.1:/usr/lib/libnpu.so.1:ro" in text
+    assert (
+        "--device /dev/npu0 --volume /usr/lib/libnpu.so.1:/usr/lib/libnpu.so.1:ro --env NPU_LOG --http-proxy=false"
+        in text
+    )
+    assert "proxy" not in " ".join(engine.command("docker", "n", "image", run.Public("127.0.0.1", 1), None, grants))

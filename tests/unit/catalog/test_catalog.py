@@ -115,7 +115,8 @@ MESSAGES = {
         (
             '8: provides.memory.page: "memory.page" is not allowed\n  to fix: did you mean "memory.pages"? allowed: '
             '"backend.device", "execution.engine", "health.probe", "kernels.pack", "memory.pages", "model.decoder", '
-            '"model.text", "platform.host", "storage.weights", "surface.http" or "transport.collectives"'
+            '"model.text", "platform.host", "storage.weights", "surface.http" or "transport.collectives"; one of your '
+            'own begins with your name: "acme.fabric"'
         ),
     ),
     "not a specifier": (
@@ -144,6 +145,35 @@ MESSAGES = {
         ),
     ),
 }
+
+
+@pytest.mark.parametrize("name", ["acme.fabric", "acme-ai.fabric_v2.links", "intel.amx"])
+def test_vendors_may_name_capabilities_of_their_own(load, name):
+    (plugin,) = load(GOOD.replace('"memory.pages"', f'"{name}"')).plugins
+    assert plugin.provides == {name: "1.0"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["fabric", "memory.fabric", "pih.fabric", "memroy.pages", "transports.x", "Acme.fabric", "acme.", "acme.a.b.c.d"],
+)
+def test_but_not_beside_pih_s_own(load, name):
+    with pytest.raises(ResolutionError, match="one of your own begins with your name"):
+        load(GOOD.replace('"memory.pages"', f'"{name}"'))
+
+
+def test_variables_of_the_environment_are_asked_for_by_name(load):
+    (plugin,) = load(GOOD + '[permissions]\nenvironment = ["NPU_VISIBLE_DEVICES"]\n').plugins
+    assert plugin.permissions.environment == ("NPU_VISIBLE_DEVICES",)
+
+
+@pytest.mark.parametrize(
+    "name", ["LD_PRELOAD", "PYTHONPATH", "PATH", "LC_ALL", "GLIBC_TUNABLES", "PIH_STORE", "npu", "A=B", ""]
+)
+def test_variables_that_direct_the_worker_itself_are_refused(load, name):
+    with pytest.raises(ResolutionError, match=r"permissions\.environment: ") as caught:
+        load(GOOD + f'[permissions]\nenvironment = ["{name}"]\n')
+    assert 'e.g. "NPU_VISIBLE_DEVICES"' in caught.value.fix
 
 
 @pytest.mark.parametrize("case", MESSAGES)

@@ -32,6 +32,7 @@ def data(*plugins, **more):
         "fallbacks": ["f"],
         "budget": {"total": 5},
         "service": {"host": "::", "port": 80},
+        "target": {"device": None},
         **more,
     }
 
@@ -53,6 +54,11 @@ def test_a_lock_is_read_in_start_order_without_build_plugins(tmp_path):
     assert found.plugins[1].requires == {"x.y": "a", "built": "k"}
     assert found.plugins[0].settings == {"a": 1}
     assert (found.listen, found.fallbacks, found.budget) == (":::80", ("f",), {"total": 5})
+
+
+@pytest.mark.parametrize(("device", "ranks"), [(None, 1), ({"count": 1}, 1), ({"count": 4}, 4)])
+def test_a_deployment_has_a_rank_for_each_device(tmp_path, device, ranks):
+    assert read(tmp_path, data(A, target={"device": device})).ranks == ranks
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from pih_backend_npu.backend import Backend
-from pih_backend_npu.device import visible
+from pih_backend_npu.device import assigned, visible
 from pih_runtime import plan as plans
 from pih_runtime.contracts import Context
 from pih_runtime.errors import WorkerError
@@ -24,10 +24,8 @@ def start(context: Context) -> Backend:
         raise WorkerError(
             f"cannot read: {problem.strerror}", where=str(path), fix="build the bundle again"
         ) from problem
-    devices = visible(os.environ)
-    backend = Backend(plan, context.provider("storage.weights"), devices)
-    numbers = ", ".join(str(device.index) for device in devices)
-    context.log(
-        f"backend/npu: devices {numbers}, {devices[0].pool.used} bytes of the first, {len(plan.calls)} calls a step"
-    )
+    device = assigned(visible(os.environ), context.rank)
+    rank = context.provider("transport.collectives").join(context.rank) if context.ranks > 1 else None
+    backend = Backend(plan, context.provider("storage.weights"), device, rank)
+    context.log(f"backend/npu: device {device.index}, {device.pool.used} bytes of it, {len(plan.calls)} calls a step")
     return backend

@@ -1,18 +1,16 @@
-"""The running backend: an arena and caches in the first device's memory, and a plan's calls one after the other."""
+"""The running backend: an arena and caches in its device's memory, and a plan's calls one after the other."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from pih_backend_npu import kernels, ops, sharded
 from pih_backend_npu.batch import Batch, batch_of
-from pih_backend_npu.collectives import Group
 from pih_backend_npu.device import Device
 from pih_backend_npu.memory import Layer, View, rows_of
-from pih_runtime.contracts import Weights
+from pih_runtime.contracts import Rank, Weights
 from pih_runtime.errors import WorkerError
 from pih_runtime.plan import Call, Operand, Plan
 from pih_runtime.step import Step
@@ -21,12 +19,12 @@ MOST_IN_FLIGHT = 2
 
 
 class Backend:
-    """`contracts.Backend`; a step is computed when it is submitted."""
+    """`contracts.Backend`; a step is computed when it is submitted. rank: its end of the group, None where alone."""
 
-    def __init__(self, plan: Plan, weights: Weights, devices: Sequence[Device]) -> None:
+    def __init__(self, plan: Plan, weights: Weights, device: Device, rank: Rank | None) -> None:
         self.plan = plan
         self._weights = {weight.name: rows_of(weight, weights.tensor(weight.name)) for weight in plan.weights}
-        self._pool = devices[0].pool
+        self._pool = device.pool
         self._arena = self._pool.take(plan.arena_bytes, "activations")
         self._buffers = {buffer.name: buffer for buffer in plan.buffers}
         self._caches = {
@@ -37,9 +35,7 @@ class Backend:
         self._results: dict[int, list[int]] = {}
         self._tickets = 0
         self._stopped = False
-        # Threads start with their first work, so that a start which fails leaves none.
-        self._ranks = ThreadPoolExecutor(len(devices), thread_name_prefix="npu")
-        linear = partial(sharded.linear, group=Group(len(devices)), ranks=self._ranks)
+        linear = partial(sharded.linear, rank=rank)
         self._run_by = ops.RUN | {
             "npu_rms_norm": kernels.rms_norm,
             "npu_attention": kernels.attention,
@@ -78,7 +74,6 @@ class Backend:
         if self._stopped:
             return
         self._stopped = True
-        self._ranks.shutdown()
         for nbytes in (self.plan.arena_bytes, *(cache.nbytes for cache in self.plan.caches)):
             self._pool.give_back(nbytes)
         self._weights.clear()

@@ -6,7 +6,7 @@ process may use, by index, in the order in which it wants to number them; unset:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pih_runtime.errors import WorkerError
@@ -64,6 +64,17 @@ def visible(environment: Mapping[str, str]) -> tuple[Device, ...]:
             fix=f"correct or unset {VISIBLE}",
         )
     return tuple(Device(int(word)) for word in words)
+
+
+def assigned(devices: Sequence[Device], rank: int) -> Device:
+    """A rank's own device; WorkerError where fewer are visible."""
+    if rank >= len(devices):
+        raise WorkerError(
+            f"rank {rank} has no device: {len(devices)} are visible",
+            where="backend/npu",
+            fix=f"make more devices visible ({VISIBLE})",
+        )
+    return devices[rank]
 
 
 def _granules(nbytes: int) -> int:

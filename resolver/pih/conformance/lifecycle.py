@@ -1,0 +1,153 @@
+"""What every kind must keep to: start, stop, failure at each point, twice, the contract's names, memory."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pih.conformance.findings import BrokenError, Named, SkippedError
+from pih.conformance.subject import Subject, running, stop
+from pih_runtime import contracts
+from pih_runtime import plan as plans
+from pih_runtime.errors import PihError, described
+from pih_runtime.plan import Cache, Plan
+
+_PROTOCOLS: dict[str, type] = {
+    "platform.host": contracts.Host,
+    "storage.weights": contracts.Weights,
+    "backend.device": contracts.Backend,
+    "transport.collectives": contracts.Transport,
+    "memory.pages": contracts.Pool,
+    "model.text": contracts.Text,
+    "execution.engine": contracts.Engine,
+    "surface.http": contracts.Http,
+}
+_ROUNDS = 3
+_CACHE_BYTES = 64 << 20  # large, and never touched: what is not given back shows
+
+
+def checks(subject: Subject) -> Iterator[Named]:
+    """Those of any plugin that runs in a worker, and of a backend what a failing tensor or plan does to it."""
+    yield "lifecycle: start and stop", partial(_rounds, subject)
+    yield "contract: what it provides", partial(_contracts, subject)
+    yield "lifecycle: stop twice", partial(_stopped_twice, subject)
+    yield "lifecycle: two at once", partial(_two, subject)
+    for name in subject.requires:
+        if name not in ("kernels.pack", "model.decoder"):
+            yield f"lifecycle: {name} cannot be had", partial(_fails, subject, broken=name)
+    if subject.kind == "backend":
+        for at in range(1, len(subject.plan.weights) + 1):
+            yield f"lifecycle: tensor {at} cannot be had", partial(_fails, subject, fail_at=at)
+        yield "lifecycle: a damaged plan", partial(_damaged, subject)
+        yield "memory: what is taken is what the plan asks for", partial(_memory, subject)
+
+
+def _rounds(subject: Subject) -> None:
+    """Start and stop, several times in one process: nothing may stay behind."""
+    stop(subject.start())
+    threads, files = _threads(), _files()
+    for _ in range(_ROUNDS):
+        stop(subject.start())
+    _nothing_left(threads, files, "after stop")
+
+
+def _contracts(subject: Subject) -> None:
+    """Every method and value of the protocols of what it provides."""
+    with running(subject) as provider:
+        for capability in subject.provides:
+            protocol = _PROTOCOLS.get(capability)
+            names = [*vars(protocol), *getattr(protocol, "__annotations__", {})] if protocol else []
+            lacking = [name for name in names if not name.startswith("_") and not hasattr(provider, name)]
+            if lacking:
+                raise BrokenError(f"{capability}: its provider has no {', '.join(dict.fromkeys(lacking))}")
+
+
+def _stopped_twice(subject: Subject) -> None:
+    with running(subject) as provider:
+        stop(provider)
+
+
+def _two(subject: Subject) -> None:
+    with running(subject):
+        stop(subject.start())
+
+
+def _fails(subject: Subject, *, broken: str = "", fail_at: int = 0) -> None:
+    """Start must end with an error that says what is wrong, and keep nothing."""
+    threads, files = _threads(), _files()
+    for _ in range(2):
+        try:
+            provider = subject.start(broken=broken, fail_at=fail_at)
+        except PihError:
+            continue
+        except Exception as problem:
+            raise BrokenError(f"start ends with {described(problem)}: raise a WorkerError, or let it pass") from problem
+        stop(provider)
+        if broken:
+            raise SkippedError(f"it starts without {broken}, which it may require for the order of starting alone")
+        raise BrokenError("start does not notice")
+    _nothing_left(threads, files, "after a failed start")
+
+
+def _damaged(subject: Subject) -> None:
+    context = subject.context()
+    for text in ("", "{", plans.to_json(subject.plan).replace('"buffer": "b', '"buffer": "x')):
+        (subject.root / "plan.json").write_text(text)
+        try:
+            provider = subject.call(context)
+        except PihError:
+            continue
+        stop(provider)
+        raise BrokenError(f"it starts with the damaged plan {text[:40]!r}")
+
+
+def _memory(subject: Subject) -> None:
+    """Address space that is not given back, and what is resident beyond the plan and `host_bytes`."""
+    rows = _CACHE_BYTES // (2 * 16 * 16 * 4)
+    large = Cache("large", 1, 1, 16, 16, rows, "f32")
+    wide = Plan(**{**_fields(subject.plan), "caches": (*subject.plan.caches, large)})
+    stop(subject.start(wide))
+    before, resident = _status("VmSize"), _status("VmRSS")
+    for _ in range(_ROUNDS):
+        provider = subject.start(wide)
+        used = _status("VmRSS") - resident
+        stop(provider)
+        del provider
+    grown = _status("VmSize") - before
+    if grown >= _CACHE_BYTES:
+        raise BrokenError(f"{grown} bytes are not given back after {_ROUNDS} starts and stops")
+    allowed = wide.arena_bytes + wide.cache_bytes + 2 * wide.weight_bytes + subject.host_bytes + (8 << 20)
+    if used > allowed:
+        raise BrokenError(f"{used} bytes at ready, plan and host_bytes allow {allowed}")
+
+
+def _fields(plan: Plan) -> dict[str, Any]:
+    return {name: getattr(plan, name) for name in Plan.__slots__}
+
+
+def _nothing_left(threads: int, files: int, when: str) -> None:
+    until = time.monotonic() + 2
+    while (_threads() > threads or _files() > files) and time.monotonic() < until:
+        time.sleep(0.02)
+    if _threads() > threads:
+        names = ", ".join(thread.name for thread in threading.enumerate() if thread is not threading.main_thread())
+        raise BrokenError(f"{_threads() - threads} threads are left {when}: {names or 'not of Python'}")
+    if _files() > files:
+        raise BrokenError(f"{_files() - files} open files are left {when}")
+
+
+def _threads() -> int:
+    return sum(1 for _ in Path("/proc/self/task").iterdir())
+
+
+def _files() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def _status(key: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:"))
