@@ -72,7 +72,7 @@ MESSAGES = [
         (
             "x.toml:21: limts: unknown key\n"
             '  to fix: did you mean "limits"? known keys: deployment, model, target, service, device, limits, '
-            "features, weights, backend, kernels, selection, plugins"
+            "features, weights, backend, transport, kernels, selection, plugins"
         ),
     ),
     (
