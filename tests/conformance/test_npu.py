@@ -66,9 +66,17 @@ def test_a_pool_counts_granules_and_refuses_what_it_has_not():
 
 
 def two_ranks(transport, action):
-    """What `action` gives for each rank of a transport, on a thread of its own."""
+    """What `action` gives for each rank of a transport, on a thread of its own; who fails tells the others."""
+
+    def run(rank):
+        try:
+            return action(rank)
+        except BaseException as problem:
+            transport.abort(repr(problem))
+            raise
+
     with ThreadPoolExecutor(transport.size) as pool:
-        return list(pool.map(action, range(transport.size)))
+        return list(pool.map(run, range(transport.size)))
 
 
 def test_unlike_operations_are_an_error_on_every_rank():
@@ -108,7 +116,6 @@ def test_a_backend_gives_the_same_bits_on_any_number_of_ranks(size):
 
     def started(case, rank, ranks, transport, root):
         stored = {name: made.data for name, made in case.draft.stored.items()}
-        (root / "plan.json").write_text(plans.to_json(case.plan))
         plain = context(root, "x86-64-v3", needs, {**providers(case.plan, stored), "transport.collectives": transport})
         lock = {**plain.lock, "target": {**plain.lock["target"], "device": {"count": ranks}}}
         return pih_backend_npu.start(replace(plain, rank=rank, lock=lock))
@@ -127,6 +134,7 @@ def test_a_backend_gives_the_same_bits_on_any_number_of_ranks(size):
         patch.setattr("pih_backend_npu.device._PRESENT", size)
         assert found
         for case in found:
+            Path(folder, "plan.json").write_text(plans.to_json(case.plan))
             alone = logits(case, 0, 1, None, Path(folder))
             transport = Transport(size)
             several = two_ranks(transport, lambda rank: logits(case, rank, size, transport, Path(folder)))  # noqa: B023

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pih.conformance import collectives, lifecycle, ops
+from pih.conformance import collectives, execution, health, lifecycle, memory, models, ops, platforms, storage, surface
 from pih.conformance.cases import Case, cases
 from pih.conformance.drafts import LIMITS
 from pih.conformance.findings import BrokenError, Named, SkippedError
@@ -26,6 +26,13 @@ PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 _BEHAVIOUR: dict[str, Callable[[Subject], Iterator[Named]]] = {
     "backend": ops.checks,
     "kernels": ops.checks,
+    "execution": execution.checks,
+    "health": health.checks,
+    "memory": memory.checks,
+    "model": models.checks,
+    "platform": platforms.checks,
+    "storage": storage.checks,
+    "surface": surface.checks,
     "transport": collectives.checks,
 }
 

@@ -13,6 +13,8 @@ from pih_runtime.isa import ISA_FLAGS, cpu_flags
 from pih_runtime.plan import Plan
 from pih_runtime.step import Step
 
+_BUDGET = ("weights", "kv", "activations", "spill", "host", "device", "device_limit")
+
 
 class Host:
     """platform.host: two threads of this machine."""
@@ -63,31 +65,42 @@ class Backend:
 
 
 class Pool:
-    """memory.pages: pages for one sequence after the other, none reused."""
+    """memory.pages: none reused."""
 
     page_size, pages_total = 16, 16
 
-    def pages_free(self) -> int:
-        """All of them."""
-        return self.pages_total
+    def __init__(self) -> None:
+        self._free = list(range(self.pages_total))
+        self._held: dict[int, list[int]] = {}
 
-    def begin(self, _key: int, _ids: Sequence[int]) -> int:
+    def pages_free(self) -> int:
+        """Those that nobody has."""
+        return len(self._free)
+
+    def begin(self, key: int, _ids: Sequence[int]) -> int:
         """Nothing is in the cache."""
+        self._held[key] = []
         return 0
 
-    def grow(self, _key: int, length: int) -> bool:
+    def grow(self, key: int, length: int) -> bool:
         """As far as the pages reach."""
-        return length <= self.page_size * self.pages_total
+        held = self._held[key]
+        missing = -(-length // self.page_size) - len(held)
+        if missing > len(self._free):
+            return False
+        held += [self._free.pop() for _ in range(missing)]
+        return True
 
-    def pages(self, _key: int) -> Sequence[int]:
-        """All of them."""
-        return range(self.pages_total)
+    def pages(self, key: int) -> Sequence[int]:
+        """In the order in which they were taken."""
+        return self._held[key]
 
     def computed(self, _key: int, _ids: Sequence[int]) -> None:
         """Nothing is kept."""
 
-    def end(self, _key: int) -> None:
-        """Nothing was taken."""
+    def end(self, key: int) -> None:
+        """Its pages are free."""
+        self._free += self._held.pop(key)
 
 
 class _Stream:
@@ -181,8 +194,10 @@ def context(
     lock = {
         "target": {"os": "linux", "arch": "x86_64", "isa": isa, "threads": 2, "memory_bytes": 1 << 30},
         "service": {"host": "127.0.0.1", "port": 0, "model_name": "conformance"},
-        "budget": {"total": 1, "limit": 1 << 30},
+        "budget": {**dict.fromkeys(_BUDGET, 0), "total": 1, "limit": 1 << 30},
         "delivery": "embed",
+        "pih": "0",
+        "profile": {"name": "conformance"},
         "plan": {"sha256": "0" * 64, "calls": 0},
         "fallbacks": [],
     }

@@ -13,7 +13,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,10 @@ Bring = Callable[[Artifact], Path]
 SECONDS = 120.0  # for one check; none takes a tenth of it
 _RUNS_KERNELS = "backend/cpu"
 _PACK = "kernels/cpu"
+_LACKING = """import importlib.metadata, sys
+here = {found.name.lower().replace("_", "-") for found in importlib.metadata.distributions()}
+print(*(name for name in sys.argv[1:] if name not in here))
+"""
 
 
 @attrs.frozen
@@ -67,6 +72,10 @@ def check(folder: Path, root: Path, bring: Bring, python: str = sys.executable) 
         driver = _read(root / "plugins" / _RUNS_KERNELS, own=True)
         path = root / "plugins" / _RUNS_KERNELS
         yield from _probed(driver, path, root, manifest.report, (manifest, sources), bring, python)
+    elif manifest.kind == "model":  # plans are for some pack's kernels
+        yield from _probed(
+            manifest, folder, root, _read(root / "plugins" / _PACK, own=True).report, None, bring, python
+        )
     elif manifest.runtime is None:
         yield Check("lifecycle", "skipped", "nothing of it runs in a worker")
     elif "kernels.pack" in manifest.requires:
@@ -88,8 +97,11 @@ def _probed(
     bring: Bring, python: str,
 ) -> Iterator[Check]:  # fmt: skip
     """Run the plugin's own process in a made-up bundle."""
-    assert manifest.runtime is not None
     plain = unstructure(report)
+    strange = [name for name in manifest.requires if name not in catalog.CAPABILITIES]
+    if strange:
+        yield Check("lifecycle", "skipped", f"it requires {', '.join(strange)}, for which the suite has no stand-in")
+        return
     isa = _isa(plain)
     needed = manifest.kind in ("backend", "kernels")
     if needed and not plain["kernel"]:
@@ -108,12 +120,14 @@ def _probed(
                 yield Check("kernels compile", "failed", str(problem))
                 return
             yield Check("kernels compile", "passed")
+        runtime = manifest.runtime
+        site = _wheels(runtime.wheels if runtime else (), root, bring, python, Path(name) / "site")
         spec = Path(name) / "spec.json"
         spec.write_text(
             json.dumps(
                 {
-                    "path": [str(folder.resolve())],
-                    "entry": manifest.runtime.entry,
+                    "path": [str(folder.resolve()), *site],
+                    "entry": runtime.entry if runtime else "",
                     "build": manifest.build.entry if manifest.build else "",
                     "provides": [*manifest.provides],
                     "requires": [*manifest.requires],
@@ -121,12 +135,24 @@ def _probed(
                     "report": plain,
                     "isa": isa or "x86-64-v3",
                     "root": str(bundle),
-                    "host_bytes": manifest.runtime.host_bytes,
-                    "lifecycle": pack is None or pack[0].id == _PACK or manifest.id != _RUNS_KERNELS,
+                    "host_bytes": runtime.host_bytes if runtime else 0,
+                    "lifecycle": runtime is not None
+                    and (pack is None or pack[0].id == _PACK or manifest.id != _RUNS_KERNELS),
                 }
             )
         )
         yield from _run([python, "-P", "-B", "-m", "pih.conformance.probe", str(spec)], root)
+
+
+def _wheels(names: Sequence[str], root: Path, bring: Bring, python: str, site: Path) -> list[str]:
+    """A folder with those of the plugin's wheels that the interpreter lacks and PIH pins; [] where it has them all."""
+    told = subprocess.run([python, "-I", "-c", _LACKING, *names], capture_output=True, text=True, check=False)
+    known = pins.load(root)
+    found = [artifact for name in told.stdout.split() if (artifact := known.find("wheel", name)) is not None]
+    for artifact in found:
+        with zipfile.ZipFile(bring(artifact)) as wheel:
+            wheel.extractall(site)
+    return [str(site)] if found else []
 
 
 def _isa(report: Mapping[str, Any]) -> str:
