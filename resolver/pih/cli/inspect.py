@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import click
 
 from pih import licences
 from pih.cli import _builders, _bundle, _table, _workspace
-from pih.inspect import overview, tree
+from pih.inspect import overview, report, tree
 from pih.inspect.bundle import Contents, checkpoint, components, known, origin
 from pih.inspect.explain import served
 from pih.inspect.opened import Opened
@@ -31,8 +33,15 @@ from pih_runtime.errors import UsageError
 @click.option("--tree", "form", flag_value="tree", help="Show sizes as a tree: layers, components, largest files.")
 @click.option("--files", "form", flag_value="files", help="List every file with its size, component and reason.")
 @click.option("--json", "form", flag_value="json", help="Print all of it as JSON: {identity, layers, files, …}.")
+@click.option(
+    "--html",
+    "page",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write all of it as one page for a browser, which needs no network.",
+)
 @_workspace.offline_option
-def command(bundle: str | None, profile_path: Path | None, form: str | None, offline: bool) -> None:
+def command(bundle: str | None, profile_path: Path | None, form: str | None, page: Path | None, offline: bool) -> None:
     """Show what is in a bundle: identity, target, plugins with reasons, ops, memory, layers, components, licences.
 
     BUNDLE is the folder of an OCI image layout, an archive of one, the root that it was unpacked to, or an image in an
@@ -44,7 +53,26 @@ def command(bundle: str | None, profile_path: Path | None, form: str | None, off
         assert profile_path is not None
         bundle = str(_builders.build_profile(profile_path, offline=offline)[1].output)
     found = _bundle.held(bundle)
-    click.echo("\n".join(map(_table.printable, _FORMS[form or "overview"](found))))
+    if page is not None:
+        _written(report.page(found), page)
+        click.echo(f"page     {page}", err=form is not None)
+    if page is None or form is not None:
+        click.echo("\n".join(map(_table.printable, _FORMS[form or "overview"](found))))
+
+
+def _written(text: str, path: Path) -> None:
+    """Beside and renamed, so that the file is never there by half."""
+    handle, beside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as writer:
+            writer.write(text)
+            writer.flush()
+            os.fsync(writer.fileno())
+        Path(beside).chmod(0o644)
+        Path(beside).replace(path)
+    except BaseException:
+        Path(beside).unlink()
+        raise
 
 
 def _json(held: Opened) -> Iterator[str]:

@@ -94,6 +94,7 @@ def as_json(held: Opened) -> dict[str, Any]:
         "limits": unstructure(lock.limits),
         "service": unstructure(lock.service),
         "delivery": lock.delivery,
+        "requires": unstructure(lock.requires),
         "plugins": [
             {
                 "id": row.plugin.id,
