@@ -31,6 +31,7 @@ STEPS: dict[str, str] = {
     "app": "pih_steps.app",
     "archive": "pih_steps.archive",
     "base": "pih_steps.base",
+    "cubin": "pih_steps.cubin",
     "image": "pih_steps.image",
     "imports": "pih_steps.imports",
     "kernels": "pih_steps.kernels",

@@ -89,8 +89,14 @@ def _deployment(spec: Spec, lock: dict[str, Any]) -> list[layer.File]:
     decoder = _provider(lock, "model.decoder")
     files = [("plan.json", _step(spec, "plan"), decoder, "the model, lowered for this deployment")]
     if "kernels" in spec.steps:
-        pack = _provider(lock, "kernels.pack")
-        files.append(("kernels/pack.so", spec.steps["kernels"], pack, "the kernels that the plan calls"))
+        made = spec.steps["kernels"]
+        pack = next(str(plugin["id"]) for plugin in lock["plugins"] if plugin["id"].startswith("kernels/"))
+        packed = (
+            {f"kernels/{path.name}": path for path in sorted(made.iterdir())}
+            if made.is_dir()
+            else {"kernels/pack.so": made}
+        )
+        files += [(name, path, pack, "the kernels that the plan calls") for name, path in packed.items()]
     model = _step(spec, "model")
     files += [
         (f"model/{path.relative_to(model).as_posix()}", path, "model", "tokenizer and chat template of the model")

@@ -93,7 +93,11 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One op call; operands in the op's order, inputs then outputs. `symbol` is bound by the lock."""
+    """One op call; operands in the op's order, inputs then outputs. `symbol` is bound by the lock.
+
+    A call of a fused kernel does several ops in one: `op` joins their names by '+', the operands are those of them
+    that the kernel takes, in its own order, and `attrs` is empty: the symbol spells them.
+    """
 
     op: str
     symbol: str
@@ -199,11 +203,12 @@ def check(plan: Plan, where: str = "plan") -> None:
         if buffer.offset + rows[buffer.rows] * buffer.row_bytes > plan.arena_bytes:
             raise fail(f"buffer {buffer.name} ends past the arena of {plan.arena_bytes} bytes")
     for index, call in enumerate(plan.calls):
-        op = OPS.get(call.op)
-        if op is None:
+        ops = [OPS.get(name) for name in call.op.split("+")]
+        if None in ops:
             raise fail(f"call {index}: unknown op {call.op!r}")
-        if len(call.operands) != len(op.inputs) + len(op.outputs):
-            raise fail(f"call {index}: {call.op} takes {len(op.inputs) + len(op.outputs)} operands")
+        takes = sum(len(op.inputs) + len(op.outputs) for op in ops if op is not None)
+        if len(call.operands) > takes or (len(ops) == 1 and len(call.operands) < takes):
+            raise fail(f"call {index}: {call.op} takes {takes} operands")
         for operand in call.operands:
             named = [bool(operand.buffer), bool(operand.weight), bool(operand.cache)]
             if sum(named) != 1:

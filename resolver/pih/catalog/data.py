@@ -37,6 +37,7 @@ class RuntimePart:
     """What runs in the worker. wheels: names among the pins.
 
     host_bytes: memory it costs at ready; host_bytes_per_token: and for each token of the model's vocabulary.
+    device_bytes: of each device's memory, beside what the plan takes.
     """
 
     package: str
@@ -44,6 +45,7 @@ class RuntimePart:
     wheels: tuple[str, ...] = ()
     host_bytes: int = 0
     host_bytes_per_token: int = 0
+    device_bytes: int = 0
 
 
 @attrs.frozen
@@ -84,7 +86,28 @@ class Kernel:
     reference: str = ""
     multiple: dict[str, int] = attrs.field(factory=dict)
     reference_multiple: dict[str, int] = attrs.field(factory=dict)
+    equal: dict[str, int] = attrs.field(factory=dict)
     scratch: dict[str, int] = attrs.field(factory=dict)
+    shared_scratch: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class Fused:
+    """A run of ops that a pack does in one kernel; `pih_steps.lower.report` says what each key means."""
+
+    ops: tuple[str, ...]
+    isa: tuple[str, ...]
+    source: str
+    template: str
+    constants: tuple[str, ...]
+    operands: tuple[int, ...]
+    precision: str
+    mode: Mode
+    same: tuple[tuple[int, int], ...] = ()
+    dropped: tuple[int, ...] = ()
+    equal: dict[str, int] = attrs.field(factory=dict)
+    multiple: dict[str, int] = attrs.field(factory=dict)
+    shared_scratch: tuple[str, ...] = ()
 
 
 @attrs.frozen
@@ -106,9 +129,14 @@ class Layout:
 
 @attrs.frozen
 class Report:
-    """A capability report: a kernel pack's ops; for a memory plugin, where it keeps pages that are not on a device."""
+    """A capability report: a kernel pack's ops, and the pinned wheel that compiles them.
 
+    spill: for a memory plugin, where it keeps pages that are not on a device.
+    """
+
+    compiler: Literal["ziglang", "nvidia-cuda-nvrtc"] = "ziglang"
     kernel: tuple[Kernel, ...] = ()
+    fused: tuple[Fused, ...] = ()
     activation: tuple[Activation, ...] = ()
     layout: tuple[Layout, ...] = ()
     spill: tuple[Literal["host"], ...] = ()

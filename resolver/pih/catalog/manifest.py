@@ -25,6 +25,7 @@ CAPABILITIES = (
     "backend.device",
     "execution.engine",
     "health.probe",
+    "kernels.cubin",
     "kernels.pack",
     "memory.pages",
     "model.decoder",

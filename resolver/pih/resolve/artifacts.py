@@ -39,7 +39,6 @@ BASE = (
     "zlib1g",
 )
 SEED, SEED_MEMBER = "busybox-static", "bin/busybox"
-COMPILER = "ziglang"
 TOOLS = ("numpy",)
 
 
@@ -70,7 +69,7 @@ def wanted_by_plugins(plugins: Iterable[tuple[Manifest, tuple[str, ...]]]) -> tu
         if plugin.runtime is not None:
             wanted += [Wanted("wheel", canonicalize_name(name), f"{why} imports it") for name in plugin.runtime.wheels]
         if plugin.kind == "kernels":
-            wanted.append(Wanted("wheel", COMPILER, f"{why} is compiled by it"))
+            wanted.append(Wanted("wheel", plugin.report.compiler, f"{why} is compiled by it"))
     return tuple(wanted)
 
 

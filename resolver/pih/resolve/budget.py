@@ -24,8 +24,8 @@ def budget_of(lowered: Lowered, plugins: tuple[Manifest, ...], target: Target, l
     """
     halves = [plugin.runtime for plugin in plugins if plugin.runtime is not None]
     host = INTERPRETER_BYTES + sum(half.host_bytes + half.host_bytes_per_token * lowered.vocab for half in halves)
-    activations = lowered.arena + lowered.scratch * min(target.threads, limits.batch)
-    computed = lowered.weights + lowered.kv + activations
+    activations = lowered.arena + lowered.scratch * min(target.threads, limits.batch) + lowered.shared_scratch
+    computed = lowered.weights + lowered.kv + activations + sum(half.device_bytes for half in halves)
     device = (
         target.device if any(plugin.kind == "backend" and wants_devices(plugin.target) for plugin in plugins) else None
     )

@@ -15,14 +15,15 @@ from packaging.utils import canonicalize_name
 from pih.catalog import Manifest
 from pih.lock import BuildGraph, Seed, Step
 from pih.profile import Profile
-from pih.resolve.artifacts import BASE, COMPILER, TOOLS
+from pih.resolve.artifacts import BASE, TOOLS
 from pih.resolve.lowering import Lowered, checkpoint, inputs, pack_of
 from pih.resolve.model import ModelFile
 from pih.resolve.programs import program
 from pih.resolve.solve import Solution
 from pih.structure import unstructure
 
-KERNELS_INCLUDE = "kernels/include"
+# What compiles a kernel pack: the step that runs it, and the headers that packs of its kind share.
+COMPILERS = {"ziglang": ("kernels", ("kernels/include",)), "nvidia-cuda-nvrtc": ("cubin", ())}
 
 
 def build_graph(
@@ -101,7 +102,9 @@ def _model(files: Mapping[str, ModelFile]) -> Step:
 def _kernels(params: Mapping[str, Any], pack: Manifest, lowered: Lowered) -> Step:
     """params: isa, bindings as in the lock. Trees: the headers that every kernel shares, and the sources."""
     own = {"isa": params["isa"], "bindings": unstructure(lowered.bindings)}
-    return _step("kernels", params=own, artifacts=(COMPILER,), trees=(KERNELS_INCLUDE, pack.id))
+    run, shared = COMPILERS[pack.report.compiler]
+    made = _step(run, params=own, artifacts=(pack.report.compiler,), trees=(*shared, pack.id))
+    return attrs.evolve(made, id="kernels")
 
 
 def _bundle_wheels(solution: Solution) -> tuple[str, ...]:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import attrs
 
 from pih.catalog import Manifest, Report
-from pih.lock import Artifact, Binding, Limits, PlanRef
+from pih.lock import Artifact, Binding, Limits, PlanRef, Target
 from pih.resolve.model import ModelFile
 from pih.resolve.solve import Solution
 from pih.structure import structure
@@ -26,9 +27,10 @@ Fetch = Callable[[Artifact], Path]
 
 @attrs.frozen
 class Lowered:
-    """The decisions that follow from a plan. Bytes: of weights, of caches, of the arena, of scratch for one thread.
+    """The decisions that follow from a plan. Bytes: of weights, of caches, of the arena.
 
-    fallbacks: bindings through a scalar reference, and why. vocab: tokens that the model knows.
+    scratch: bytes for one thread; shared_scratch: bytes that all share. vocab: tokens that the model knows.
+    fallbacks: bindings through a scalar reference, and why.
     """
 
     plan: PlanRef
@@ -38,18 +40,19 @@ class Lowered:
     kv: int
     arena: int
     scratch: int
+    shared_scratch: int
     vocab: int
 
 
 def plan_params(
-    solution: Solution, files: Mapping[str, ModelFile], isa: str, limits: Limits, fallback_ops: tuple[str, ...]
+    solution: Solution, files: Mapping[str, ModelFile], target: Target, limits: Limits, fallback_ops: tuple[str, ...]
 ) -> dict[str, Any]:
     """The parameters of the `plan` step, but for the digest that it must find."""
     return {
         "checkpoint": described(files),
         "model": f"plugins/{provider(solution, 'model.decoder').id}",
         "kernels": f"plugins/{pack_of(solution).id}",
-        "isa": isa,
+        "isa": processor(pack_of(solution), target),
         "limits": {"tokens": limits.tokens, "seqs": limits.batch, "context": limits.context},
         "kv_dtype": limits.kv_dtype,
         "page_size": PAGE_SIZE,
@@ -110,6 +113,7 @@ def lower(
         kv=plan.cache_bytes,
         arena=plan.arena_bytes,
         scratch=max((_scratch(binding, report) for binding in bindings), default=0),
+        shared_scratch=max((_shared_scratch(binding, report) for binding in bindings), default=0),
         vocab=plan.vocab,
     )
 
@@ -137,6 +141,11 @@ def _stored_as(format_: str, checkpoint: Any) -> Any:
         for name, tensor in checkpoint.tensors.items()
     }
     return replace(checkpoint, tensors=tensors)
+
+
+def processor(pack: Manifest, target: Target) -> str:
+    """What the pack's kernels are compiled for: the devices' compute capability, or the host's instruction set."""
+    return target.device.sm if pack.target.sm and target.device else target.isa
 
 
 def provider(solution: Solution, capability: str) -> Manifest:
@@ -197,5 +206,13 @@ def _binding(bound: Any) -> Binding:
 
 def _scratch(binding: Binding, report: Report) -> int:
     """Bytes of private scratch that a thread needs for this kernel; the report counts float32 values."""
-    kernel = next(kernel for kernel in report.kernel if binding.template in (kernel.template, kernel.reference))
-    return 4 * sum(binding.constants[name] * values for name, values in kernel.scratch.items())
+    kernels = [kernel for kernel in report.kernel if binding.template in (kernel.template, kernel.reference)]
+    floats = (sum(binding.constants[name] * many for name, many in kernel.scratch.items()) for kernel in kernels)
+    return 4 * max(floats, default=0)
+
+
+def _shared_scratch(binding: Binding, report: Report) -> int:
+    """Bytes of scratch that all blocks of a kernel share; the report counts float32 values."""
+    asked = [kernel.shared_scratch for kernel in report.kernel if kernel.template == binding.template]
+    asked += [kernel.shared_scratch for kernel in report.fused if kernel.template == binding.template]
+    return 4 * sum(prod(binding.constants[name] for name in names) for names in asked if names)

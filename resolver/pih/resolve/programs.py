@@ -12,6 +12,7 @@ _MODULES = ("closure", "pyc")
 _STEPS: dict[str, tuple[str, ...]] = {
     "app": ("app", *_LAYERS, *_MODULES),
     "base": ("base", "deb", "elf", "stdlib", *_LAYERS, *_MODULES),
+    "cubin": ("cubin", "cubin_elf", "kernels"),
     "image": ("image", "oci", "source", *_LAYERS),
     "imports": ("app", "elf", "imports", "wheels", *_LAYERS, *_MODULES),
     "kernels": ("kernels",),

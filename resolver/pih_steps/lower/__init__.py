@@ -88,7 +88,7 @@ def lower(
     one = tuple(Cache(c.name, c.layers, c.kv_heads, c.head_dim, page_size, 1, kv_dtype) for c in graph.caches)
     pages = _pages(limits, page_size, spill, sum(cache.nbytes for cache in one))
     caches = tuple(replace(cache, pages=pages) for cache in one)
-    bound = bind(graph, report, {cache.name: cache for cache in caches}, fallbacks)
+    bound = bind(graph, report, {cache.name: cache for cache in caches}, limits, fallbacks)
     buffers, calls, arena = plan_buffers(bound.calls, bound.values, limits)
     weights = tuple(_weight(name, graph.parameters[name], form) for name, form in bound.forms.items())
     plan = Plan(graph.model, limits, graph.vocab, arena, buffers, caches, weights, calls)

@@ -10,10 +10,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pih_runtime.errors import ResolutionError
-from pih_runtime.plan import Cache, Call, Operand
+from pih_runtime.plan import Cache, Call, Limits, Operand
+from pih_steps.lower import fused
 from pih_steps.lower.fuse import output
 from pih_steps.lower.graph import Graph, Node, Value
-from pih_steps.lower.pick import REFERENCE, Form, Pack, Pick, constants, figures, none_found, picks
+from pih_steps.lower.pick import FAST, REFERENCE, Form, Pack, Pick, constants, figures, needed, none_found, picks
 from pih_steps.lower.report import Report
 
 
@@ -48,15 +49,17 @@ class Bound:
     fallbacks: tuple[str, ...]
 
 
-def bind(graph: Graph, report: Report, caches: Mapping[str, Cache], fallbacks: Collection[str] = ()) -> Bound:
+def bind(
+    graph: Graph, report: Report, caches: Mapping[str, Cache], limits: Limits, fallbacks: Collection[str] = ()
+) -> Bound:
     """Choose kernels for the whole graph; raises ResolutionError naming op and format where the pack has none.
 
     fallbacks: ops that may run through the pack's scalar reference.
     """
-    pack = Pack(graph, report, caches, fallbacks)
+    pack = Pack(graph, report, caches, limits, fallbacks)
     values = dict(graph.values)
     forms = _forms(pack)
-    calls: list[Call] = []
+    calls: list[fused.Bound] = []
     bindings: dict[str, Binding] = {}
     slow: dict[str, str] = {}
     quantized: dict[tuple[str, Operand], Operand] = {}
@@ -81,7 +84,8 @@ def bind(graph: Graph, report: Report, caches: Mapping[str, Cache], fallbacks: C
         if pick.path == REFERENCE:
             name = f"{node.op} {kernel.weight}".rstrip()
             slow[symbol] = f"{name}: scalar reference {symbol} ({pick.why})"
-        calls.append(Call(node.op, symbol, node.operands, dict(node.attrs)))
+        found = figures(node, pack)
+        calls.append(fused.Bound(Call(node.op, symbol, node.operands, dict(node.attrs)), found, needed(node, pack)))
 
     for node in graph.nodes:
         pick = _pick(node, forms, pack)
@@ -96,14 +100,44 @@ def bind(graph: Graph, report: Report, caches: Mapping[str, Cache], fallbacks: C
         written = output(node)
         if written is not None:
             quantized = {key: y for key, y in quantized.items() if key[1].buffer != written.buffer}
-    ordered = sorted(bindings)
+    joined = _joined(calls, report, bindings)
+    ordered = sorted({call.symbol for call in joined})
     return Bound(
-        tuple(calls),
+        joined,
         values,
         forms,
         tuple(bindings[symbol] for symbol in ordered),
         tuple(slow[symbol] for symbol in ordered if symbol in slow),
     )
+
+
+def _joined(calls: Sequence[fused.Bound], report: Report, bindings: dict[str, Binding]) -> tuple[Call, ...]:
+    """The calls, those that one kernel does together in one; enters the bindings of such kernels."""
+    found: list[Call] = []
+    at = 0
+    while at < len(calls):
+        joined = fused.match(calls, at, report.fused)
+        if joined is None:
+            found.append(calls[at].call)
+            at += 1
+            continue
+        kernel, symbol = joined.kernel, joined.call.symbol
+        bindings[symbol] = Binding(
+            op=joined.call.op,
+            weight="",
+            layout="",
+            activation="",
+            template=kernel.template,
+            source=kernel.source,
+            constants=joined.constants,
+            symbol=symbol,
+            precision=kernel.precision,
+            mode=kernel.mode,
+            path=FAST,
+        )
+        found.append(joined.call)
+        at += joined.count
+    return tuple(found)
 
 
 def _forms(pack: Pack) -> dict[str, Form]:
@@ -140,7 +174,7 @@ def _pick(node: Node, forms: Mapping[str, Form], pack: Pack) -> Pick:
     weight = next((operand.weight for operand in node.operands if operand.weight), "")
     found = picks(node, forms[weight] if weight else Form("", ""), pack)
     if not found:
-        wanted = f"{node.op} with {_listed(figures(node, pack.graph.parameters, pack.caches))}"
+        wanted = f"{node.op} with {_listed(figures(node, pack))}"
         raise none_found(node, wanted, [kernel for kernel in pack.report.kernels if kernel.op == node.op], pack)
     return found[0]
 

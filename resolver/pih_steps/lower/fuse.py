@@ -158,10 +158,11 @@ def _neighbour(nodes: Sequence[Node], index: int) -> int | None:
             other = node.operands[0]
             beside = other.column in (mine.column + mine.columns, mine.column - other.columns)
             between = [operand for step in nodes[index + 1 : at] for operand in step.operands]
-            if other.buffer == mine.buffer and beside and not any(_overlap(other, operand) for operand in between):
+            if other.buffer == mine.buffer and beside and not any(overlap(other, operand) for operand in between):
                 return at
     return None
 
 
-def _overlap(a: Operand, b: Operand) -> bool:
+def overlap(a: Operand, b: Operand) -> bool:
+    """Whether two views share columns of one buffer."""
     return a.buffer == b.buffer and a.column < b.column + b.columns and b.column < a.column + a.columns

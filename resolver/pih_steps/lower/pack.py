@@ -8,6 +8,9 @@ Layouts, N x K being the weight's shape:
           column 4v+j in its low half and column 16+4v+j in its high half. value = scale * q + minimum
           q8_0: 16 f16 scales, then 8 vectors of 64 bytes; byte r*4+j of vector v is column 4v+j of row r.
           value = scale * q, q a signed byte
+  mma16   bf16: tiles of 16 rows x 32 columns, ordered [N/16][K/32]; a tile is [half 2][lane 32][8 values]. Lane 4g+t
+          of half h holds columns 8t+4h and 8t+4h+1 of row g, the same of row g+8, then the next two columns of both:
+          what one m16n8k16 instruction of a GPU takes from a lane
   pair16  bf16: in each 32 columns of a row, 32-bit word i holds column i (low half) and column 16+i (high half)
 """
 
@@ -124,9 +127,16 @@ def _pair16_bf16(raw: Bytes, columns: int) -> npt.NDArray[Any]:
     return np.ascontiguousarray(halves.transpose(0, 1, 3, 2))
 
 
+def _mma16_bf16(raw: Bytes, columns: int) -> npt.NDArray[Any]:
+    # [N/16][row/8][g][K/32][t][half][pair][column] → [N/16][K/32][half][g][t][pair][row/8][column]
+    tiles = raw.view("<u2").reshape(len(raw) // 16, 2, 8, columns // 32, 4, 2, 2, 2)
+    return np.ascontiguousarray(tiles.transpose(0, 3, 5, 2, 4, 6, 1, 7))
+
+
 _WIDEN: dict[str, Callable[[Bytes], npt.NDArray[Any]]] = {"bf16": _widen_bf16, "f16": _widen_f16}
 _PACKERS: dict[tuple[str, str], Callable[[Bytes, int], npt.NDArray[Any]]] = {
     ("q4_1", "tile16"): _tile16_q4_1,
     ("q8_0", "tile16"): _tile16_q8_0,
+    ("bf16", "mma16"): _mma16_bf16,
     ("bf16", "pair16"): _pair16_bf16,
 }

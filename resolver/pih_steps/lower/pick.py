@@ -6,14 +6,14 @@ through a type less exact than the model wants.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from struct import pack, unpack
 from typing import Any
 
 from pih_runtime.errors import ResolutionError
-from pih_runtime.plan import Cache
-from pih_steps.lower.graph import Graph, Node, Parameter
+from pih_runtime.plan import Cache, Limits
+from pih_steps.lower.graph import Graph, Node
 from pih_steps.lower.report import MODES, Kernel, Report
 
 FAST, REFERENCE = "fast", "reference"
@@ -55,11 +55,12 @@ class Pick:
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """What a choice depends on beside the call: the graph, the pack's report, caches, ops that may be slow."""
+    """What a choice depends on beside the call: the graph, the pack's report, caches, limits, ops that may be slow."""
 
     graph: Graph
     report: Report
     caches: Mapping[str, Cache]
+    limits: Limits
     fallbacks: Collection[str] = ()
 
     @property
@@ -100,7 +101,7 @@ def none_found(node: Node, wanted: str, kernels: Sequence[Kernel], pack: Pack) -
 
 def constants(node: Node, kernel: Kernel, pack: Pack) -> dict[str, int]:
     """The kernel's compile-time constants for this call, in the template's order."""
-    found = figures(node, pack.graph.parameters, pack.caches)
+    found = figures(node, pack)
     missing = [name for name in kernel.constants if name not in found]
     if missing:
         raise ResolutionError(
@@ -111,22 +112,25 @@ def constants(node: Node, kernel: Kernel, pack: Pack) -> dict[str, int]:
     return {name: found[name] for name in kernel.constants}
 
 
-def figures(node: Node, parameters: Mapping[str, Parameter], caches: Mapping[str, Cache]) -> dict[str, int]:
-    """Every constant that follows from a call; plugins/kernels/cpu/plugin.toml says what each one means."""
+def figures(node: Node, pack: Pack) -> dict[str, int]:
+    """Every constant that follows from a call; the kernel packs' plugin.toml files say what each one means."""
     found: dict[str, int] = {}
     view = next(operand for operand in node.operands if operand.buffer)
     found["columns"] = view.columns
     attrs: Mapping[str, Any] = node.attrs
     for operand in node.operands:
         if operand.weight:
-            shape = parameters[operand.weight].shape
+            shape = pack.graph.parameters[operand.weight].shape
             if len(shape) == 2:
                 found["n"], found["k"] = shape
+            elif node.op == "rms_norm":
+                found["head_dim"] = shape[0]
             found["groups"] = view.columns // shape[-1]
         if operand.cache:
-            cache = caches[operand.cache]
+            cache = pack.caches[operand.cache]
             found |= {"kv_heads": cache.kv_heads, "page_size": cache.page_size, "kv": _KV[cache.dtype]}
             found["heads"] = view.columns // cache.head_dim
+            found |= {"positions": -(-pack.limits.context // 256) * 256, "seqs": pack.limits.seqs}
     if node.op == "sample":
         found["v"] = view.columns
     if "pairs" in attrs:
@@ -136,7 +140,7 @@ def figures(node: Node, parameters: Mapping[str, Parameter], caches: Mapping[str
             found[name] = int(attrs[name])
     for name in ("eps", "scale"):
         if name in attrs:
-            found[f"{name}_bits"] = unpack("<I", pack("<f", attrs[name]))[0]
+            found[f"{name}_bits"] = struct.unpack("<I", struct.pack("<f", attrs[name]))[0]
     return found
 
 
@@ -156,14 +160,21 @@ def _reference_lack(node: Node, kernel: Kernel, pack: Pack) -> str:
 
 def _unmet(node: Node, kernel: Kernel, multiple: Mapping[str, int], pack: Pack) -> str:
     """Figures of the call that are no multiples of what is needed, tiles that are not whole, sums less exact."""
-    found = figures(node, pack.graph.parameters, pack.caches)
+    found = figures(node, pack)
+    for name, value in sorted(kernel.equal.items()):
+        if found[name] != value:
+            return f"it needs {name} to be {value}, and {name} is {found[name]}"
     for name, number in sorted(multiple.items()):
         if found[name] % number:
             return f"it needs {name} to be a multiple of {number}, and {name} is {found[name]}"
     rows = pack.report.layouts.get(kernel.layout, 1)
     if found.get("n", 0) % rows:
         return f"its layout {kernel.layout} holds {rows} rows together, and the weight has {found['n']}"
-    needed = pack.graph.modes.get(node.op, "f32")
-    if MODES.index(kernel.mode) < MODES.index(needed):
-        return f"its sums pass through {kernel.mode}, and {pack.graph.model} needs {needed}"
+    if MODES.index(kernel.mode) < MODES.index(needed(node, pack)):
+        return f"its sums pass through {kernel.mode}, and {pack.graph.model} needs {needed(node, pack)}"
     return ""
+
+
+def needed(node: Node, pack: Pack) -> str:
+    """The least exact type that the model lets the call's sums pass through."""
+    return pack.graph.modes.get(node.op, "f32")

@@ -114,8 +114,9 @@ MESSAGES = {
         ('"memory.pages"', '"memory.page"'),
         (
             '8: provides.memory.page: "memory.page" is not allowed\n  to fix: did you mean "memory.pages"? allowed: '
-            '"backend.device", "execution.engine", "health.probe", "kernels.pack", "memory.pages", "model.decoder", '
-            '"model.text", "platform.host", "storage.weights", "surface.http" or "transport.collectives"; one of your '
+            '"backend.device", "execution.engine", "health.probe", "kernels.cubin", "kernels.pack", "memory.pages", '
+            '"model.decoder", "model.text", "platform.host", "storage.weights", "surface.http" or '
+            '"transport.collectives"; one of your '
             'own begins with your name: "acme.fabric"'
         ),
     ),

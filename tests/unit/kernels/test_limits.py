@@ -17,7 +17,7 @@ from pih_runtime.step import Sampling, Step
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "plugins" / "backend" / "cpu"))
 
-from pih_backend_cpu.limits import check_step
+from pih_runtime.limits import check_step
 
 PLAN = Plan("tiny", Limits(tokens=8, seqs=3, context=48), 100, 0, (), (Cache("kv", 1, 1, 16, 16, 9, "bf16"),), (), ())
 

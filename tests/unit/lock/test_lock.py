@@ -150,7 +150,7 @@ def edited(change):
 
 
 EDITS = {
-    "a number": (lambda data: data["limits"].update(context=4096), "limits was changed"),
+    "a number": (lambda data: data["limits"].update(context=77), "limits was changed"),
     "deep inside": (lambda data: data["plugins"][0]["permissions"].update(network="listen"), "plugins was changed"),
     "in two places": (
         lambda data: (data["budget"].update(kv=1), data["artifacts"].pop()),

@@ -103,7 +103,9 @@ def test_the_budget_adds_up(synthetic):
 
 @pytest.mark.parametrize(("threads", "batch", "shares"), [(1, 4, 1), (2, 4, 2), (8, 4, 4), (2, 1, 1)])
 def test_scratch_is_for_as_many_rows_as_the_backend_samples_at_once(threads, batch, shares):
-    lowered = Lowered(PlanRef("0" * 64, 1), (), (), weights=10, kv=20, arena=1000, scratch=70, vocab=1)
+    lowered = Lowered(
+        PlanRef("0" * 64, 1), (), (), weights=10, kv=20, arena=1000, scratch=70, shared_scratch=0, vocab=1
+    )
     target = Target("linux", "x86_64", "x86-64-v3", threads, 1 << 30, None)
     assert budget_of(lowered, (), target, Limits(16, batch, 16, "bf16", 0)).activations == 1000 + shares * 70
 

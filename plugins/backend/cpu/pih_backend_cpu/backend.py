@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 
 from pih_backend_cpu.calls import call_table, scratch_shares
-from pih_backend_cpu.limits import check_step
 from pih_backend_cpu.memory import Region, allocate, buffer_address, release
 from pih_backend_cpu.pack import CSampling, CStep, Pack
 from pih_runtime.contracts import Weights
 from pih_runtime.errors import WorkerError, described
+from pih_runtime.limits import check_step
 from pih_runtime.plan import Plan
 from pih_runtime.step import Step
 

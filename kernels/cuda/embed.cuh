@@ -1,0 +1,30 @@
+// embed from a bf16 table in the layout mma16 (see linear.cuh), which a tied head shares: y[t] = table[id(t)], in float32.
+// id(t) = ids[t] where >= 0, else the id last sampled in slot -ids[t]-1, which never left the device.
+#pragma once
+#include "pack.cuh"
+
+namespace pih {
+
+template <int N, int K>
+struct embed_bf16 {
+  static constexpr pih_launch launch = {PIH_ANY_ROWS, 128, 1, 0, 1, 1};
+
+  static __device__ void run(const pih_call& call, const pih_step& step) {
+    const int token = blockIdx.x;
+    if (token >= rows_of(call, step)) return;
+    int id = step.ids[token];
+    if (id < 0) id = step.sampled[-id - 1];
+    // row id: rows g and g+8 of a tile lie in the same lanes, the latter in the odd words
+    const char* row = call.operand[0].data + static_cast<int64>(id / 16) * (K / 32) * 1024 + id % 8 * 64 + id / 8 % 2 * 4;
+    float2* y = row_of<float2>(call.operand[1], token);
+    for (int pair = threadIdx.x; pair < K / 2; pair += 128) {
+      const int block = pair / 16, t = pair / 4 % 4, half = pair / 2 % 2, word = pair % 2;
+      const unsigned both = *reinterpret_cast<const unsigned*>(row + block * 1024 + half * 512 + t * 16 + word * 8);
+      y[pair] = make_float2(low_bf16(both), high_bf16(both));
+    }
+  }
+};
+
+}  // namespace pih
+
+#define PIH_ENTRIES_embed_bf16(symbol, n, k) PIH_ENTRY(symbol, pih::embed_bf16<n, k>)
