@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import attrs
-from packaging.utils import canonicalize_name
 
 from pih.lock import Artifact, Seed
+from pih.names import normalized
 from pih.structure import StructureError, dotted, nearest, structure
 from pih_runtime.errors import LockError, UsageError
 
@@ -30,7 +30,7 @@ class Pins:
 
     def find(self, kind: str, name: str) -> Artifact | None:
         """The pin of this kind and name."""
-        wanted = canonicalize_name(name) if kind == "wheel" else name
+        wanted = normalized(name) if kind == "wheel" else name
         return next((pin for pin in self.artifacts if (pin.kind, pin.name) == (kind, wanted)), None)
 
 
@@ -67,7 +67,7 @@ def chosen(pins: Pins, what: str) -> tuple[Artifact, ...]:
         return tuple(pin for pin in pins.artifacts if pin.kind in ("deb", "wheel", "npm"))
     if what == "base":
         return tuple(pin for pin in pins.artifacts if pin.kind == "deb")
-    found = tuple(pin for pin in pins.artifacts if pin.name in (what, canonicalize_name(what)))
+    found = tuple(pin for pin in pins.artifacts if pin.name in (what, normalized(what)))
     if not found:
         near = nearest(what, [pin.name for pin in pins.artifacts])
         meant = f"did you mean {near}? " if near else ""

@@ -17,8 +17,6 @@ from pih_runtime.errors import WorkerError
 from pih_runtime.plan import Plan
 from pih_runtime.step import Sampling, Step
 
-ABI = 1  # of these protocols; a plugin.toml names the one that its plugin is written to
-
 
 def ranks_of(lock: Mapping[str, Any]) -> int:
     """Ranks of a lock's deployment: one for each device, one without."""

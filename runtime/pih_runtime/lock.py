@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from pih_runtime import canonical
-from pih_runtime.contracts import ABI, ranks_of
+from pih_runtime.abi import ABI
+from pih_runtime.contracts import ranks_of
 from pih_runtime.errors import LockError
 
 SCHEMA = 1

@@ -14,7 +14,6 @@ lives: what a killed one left behind is recognised by the free lock and removed.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import fcntl
 import hashlib
@@ -258,6 +257,8 @@ def _sync(folder: Path) -> None:
     """Bring a tree of many files to the disk with one call for its file system."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
+        import ctypes  # not for commands that only read
+
         if ctypes.CDLL(None, use_errno=True).syncfs(descriptor):
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number), str(folder))

@@ -17,7 +17,7 @@ from pih.spdx import NOASSERTION, expression
 from pih.structure import Path as Keys
 from pih.structure import RefusedError, StructureError, choice_problem, dotted, nearest, show, structure, unstructure
 from pih.toml_lines import key_lines, line_of, too_deep
-from pih_runtime.contracts import ABI
+from pih_runtime.abi import ABI
 from pih_runtime.errors import ResolutionError
 from pih_runtime.ops import OPS
 

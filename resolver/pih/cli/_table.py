@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from pih.inspect.bundle import Component, Contents
+if TYPE_CHECKING:
+    from pih.inspect.bundle import Component, Contents
 
 
 def aligned(rows: Sequence[Sequence[str]], numbers: frozenset[int] = frozenset()) -> list[str]:

@@ -12,11 +12,11 @@ import click
 
 from pih import lock as locks
 from pih import pins, profile, stale, trust
-from pih.build import fetch, pin
+from pih.build import pin
 from pih.build.progress import Listener
 from pih.build.store import Store, default_root, open_store
 from pih.catalog import Catalog
-from pih.lock import Lock
+from pih.lock import Artifact, Lock
 from pih.profile import Profile
 
 SOURCE_ROOT = Path(__file__).resolve().parents[3]
@@ -95,7 +95,14 @@ def resolve(intent: Profile, known: Catalog, previous: Lock | None, *, offline: 
     from pih.resolve import lock as resolve_profile
 
     shelf = store()
-    bring = fetch.one(shelf, lock_folder=intent.path.parent, environment=os.environ, offline=offline, listener=listener)
+
+    def bring(artifact: Artifact) -> Path:
+        from pih.build import fetch  # what is locked already asks for no file
+
+        folder = intent.path.parent
+        get = fetch.one(shelf, lock_folder=folder, environment=os.environ, offline=offline, listener=listener)
+        return get(artifact)
+
     ask = pin.of_source(shelf, os.environ)
     memo = default_root(os.environ) / "lowered"
     return resolve_profile(intent, known, pins.load(SOURCE_ROOT), previous, fetch=bring, pin=ask, memo=memo)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import attrs
 import click
@@ -14,10 +15,12 @@ from pih import pins, profile
 from pih.build import pin
 from pih.build.progress import renderer
 from pih.cli import _table, _workspace
-from pih.inspect import moves
 from pih.lock import Lock
 from pih.structure import nearest
 from pih_runtime.errors import LockError, UsageError
+
+if TYPE_CHECKING:
+    from pih.inspect.moves import Move
 
 
 @click.command(epilog="Example: pih lock --profile profiles/smollm2-cpu.toml --upgrade base")
@@ -49,9 +52,12 @@ def command(profile_path: Path, upgrade: str | None, offline: bool, as_json: boo
             asked = _asked(start, upgrade)
             start = _upgraded(start, asked)
         after = _workspace.resolve(intent, known, start, offline=offline, listener=listener)
+    found: list[Move] = []
     if after != before:
+        from pih.inspect import moves
+
         locks.write(after, path)
-    found = moves.moves(before, after, lambda section, key: intent.reason(_workspace.SOURCE_ROOT, section, key), asked)
+        found = list(moves.moves(before, after, lambda *key: intent.reason(_workspace.SOURCE_ROOT, *key), asked))
     if as_json:
         rows = [attrs.asdict(move) for move in found]
         click.echo(json.dumps({"lock": str(path), "changed": after != before, "moves": rows}, indent=2))

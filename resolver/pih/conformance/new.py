@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pih import VERSION
-from pih_runtime.contracts import ABI
+from pih_runtime.abi import ABI
 from pih_runtime.errors import UsageError
 
 # What each starts from; '' for the template.

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import attrs
-from packaging.utils import canonicalize_name
 
 from pih.catalog import Manifest
 from pih.lock import Artifact, Seed
+from pih.names import normalized
 from pih.pins import Pins
 from pih.resolve.explain import ARROW
 from pih.resolve.model import ModelFile
@@ -67,7 +67,7 @@ def wanted_by_plugins(plugins: Iterable[tuple[Manifest, tuple[str, ...]]]) -> tu
     for plugin, reasons in plugins:
         why = f"{reasons[0]}{ARROW}{plugin.id}"
         if plugin.runtime is not None:
-            wanted += [Wanted("wheel", canonicalize_name(name), f"{why} imports it") for name in plugin.runtime.wheels]
+            wanted += [Wanted("wheel", normalized(name), f"{why} imports it") for name in plugin.runtime.wheels]
         if plugin.kind == "kernels":
             wanted.append(Wanted("wheel", plugin.report.compiler, f"{why} is compiled by it"))
     return tuple(wanted)

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
-from packaging.utils import canonicalize_name
 
 from pih.catalog import Manifest
 from pih.lock import BuildGraph, Seed, Step
+from pih.names import normalized
 from pih.profile import Profile
 from pih.resolve.artifacts import BASE, TOOLS
 from pih.resolve.lowering import Lowered, checkpoint, inputs, pack_of
@@ -109,7 +109,7 @@ def _kernels(params: Mapping[str, Any], pack: Manifest, lowered: Lowered) -> Ste
 
 def _bundle_wheels(solution: Solution) -> tuple[str, ...]:
     named = [name for plugin in solution.plugins if plugin.runtime is not None for name in plugin.runtime.wheels]
-    return tuple(sorted({canonicalize_name(name) for name in named}))
+    return tuple(sorted({normalized(name) for name in named}))
 
 
 def _step(

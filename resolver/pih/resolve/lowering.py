@@ -18,7 +18,6 @@ from pih.lock import Artifact, Binding, Limits, PlanRef, Target
 from pih.resolve.model import ModelFile
 from pih.resolve.solve import Solution
 from pih.structure import structure
-from pih_runtime import plan as plans
 from pih_runtime.errors import BuildError, ResolutionError
 
 PAGE_SIZE = 16  # positions of a cache page
@@ -75,6 +74,7 @@ def lower(
     place: where a tree that the parameters name lies. because: why there are these weights and this kernel pack.
     stored: a format that a checkpoint of the same model might have, to know what would follow; '' for what it has.
     """
+    from pih_runtime import plan as plans
     from pih_steps import lower as lowering
     from pih_steps.lower import sources
     from pih_steps.lower.plugin import load_graph

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from packaging.utils import canonicalize_name
 
 from pih.build import purl
 from pih.lock import Artifact
+from pih.names import normalized
 from pih.pins import Pins
 from pih.profile import Profile
 from pih.sources import Source, parse_source
@@ -110,7 +110,7 @@ def _file(
 def artifact_name(source: Source) -> str:
     """The name that an artifact of this source has in locks."""
     if source.kind == "pypi":
-        return canonicalize_name(source.name)
+        return normalized(source.name)
     if source.kind == "hf":
         return f"{source.name.rpartition('/')[2].lower()}/{source.member}"
     return source.name

@@ -10,7 +10,7 @@ from packaging.version import Version
 
 from pih import VERSION
 from pih.catalog import Manifest, Tested, abi_problem
-from pih_runtime.contracts import ABI
+from pih_runtime.abi import ABI
 
 
 @attrs.frozen

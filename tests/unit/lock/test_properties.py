@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pih import catalog, lock, pins, profile, resolve
 from pih.catalog import Manifest, RuntimePart
 from pih.schema import json_schema
-from pih_runtime.contracts import ABI
+from pih_runtime.abi import ABI
 from tests.support.generated import instances
 
 ROOT = Path(__file__).parents[3]
