@@ -4,11 +4,11 @@ import json
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 import safetensors.numpy
 
 from tests.integration.build.registries import serving
+from tests.support import checkpoints
 from tests.support.program import ROOT, pih
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
@@ -49,28 +49,6 @@ delivery = "separate"
 """
 
 
-def shapes(config):
-    hidden, ffn, dim = config["hidden_size"], config["intermediate_size"], config["head_dim"]
-    q, kv = config["num_attention_heads"] * dim, config["num_key_value_heads"] * dim
-    found = {"model.embed_tokens.weight": (config["vocab_size"], hidden), "model.norm.weight": (hidden,)}
-    for layer in range(config["num_hidden_layers"]):
-        own = {
-            "self_attn.q_proj": (q, hidden),
-            "self_attn.k_proj": (kv, hidden),
-            "self_attn.v_proj": (kv, hidden),
-            "self_attn.o_proj": (hidden, q),
-            "self_attn.q_norm": (dim,),
-            "self_attn.k_norm": (dim,),
-            "mlp.gate_proj": (ffn, hidden),
-            "mlp.up_proj": (ffn, hidden),
-            "mlp.down_proj": (hidden, ffn),
-            "input_layernorm": (hidden,),
-            "post_attention_layernorm": (hidden,),
-        }
-        found |= {f"model.layers.{layer}.{name}.weight": shape for name, shape in own.items()}
-    return found
-
-
 @pytest.fixture(scope="module")
 def deployment(tmp_path_factory):
     """A profile with its model's description beside it; the checkpoint itself lies on the hub alone."""
@@ -79,7 +57,7 @@ def deployment(tmp_path_factory):
         shutil.copy(ROOT / "models/qwen3-0.6b" / name, folder)
     config = json.loads((ROOT / "models/qwen3-0.6b/config.json").read_bytes()) | CHANGES
     (folder / "config.json").write_text(json.dumps(config))
-    table = {name: {"dtype": "BF16", "shape": list(shape)} for name, shape in shapes(config).items()}
+    table = {name: {"dtype": "BF16", "shape": list(shape)} for name, shape in checkpoints.qwen3_shapes(config).items()}
     (folder / "tensors.json").write_text(json.dumps(table))
     (folder / "tiny.toml").write_text(PROFILE)
     return folder
@@ -89,17 +67,8 @@ def deployment(tmp_path_factory):
 def checkpoint(deployment, tmp_path_factory):
     """A seeded model of that description; bf16 is the upper half of float32."""
     path = tmp_path_factory.mktemp("checkpoint") / "model.safetensors"
-    random = np.random.default_rng(20261129)
     table = json.loads((deployment / "tensors.json").read_bytes())
-    content, offset, header = [], 0, {}
-    for name, about in table.items():
-        values = random.standard_normal(about["shape"]).astype(np.float32) * 0.05 + (len(about["shape"]) == 1)
-        data = (values.view(np.uint32) >> 16).astype(np.uint16).tobytes()
-        header[name] = {**about, "data_offsets": [offset, offset + len(data)]}
-        offset += len(data)
-        content.append(data)
-    text = json.dumps(header).encode()
-    path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(content))
+    checkpoints.write(path, table)
     with safetensors.safe_open(path, "numpy") as opened:
         assert set(opened.keys()) == table.keys()
     return path
