@@ -17,12 +17,14 @@ import pytest
 
 from pih import catalog, lock, pins, profile, resolve, stale
 from pih.catalog import Constraint, Manifest, Permissions, RuntimePart
+from pih.cli import _errors
 from pih.lock import Device, Target
 from pih.resolve.choice import unfit
 from pih.resolve.explain import failure
 from pih.resolve.solve import DeadEnd, Need, solve
 from pih.sizes import memory_bytes
 from pih_runtime.errors import PihError
+from tests.unit.lower.test_steps import write_gguf
 
 ROOT = Path(__file__).parents[3]
 CASES = sorted((Path(__file__).parent / "conflicts").glob("*.toml"))
@@ -64,6 +66,7 @@ def tree(tmp_path_factory):
     for part in ("plugins", "models"):
         shutil.copytree(ROOT / part, root / part, ignore=shutil.ignore_patterns("__pycache__"))
     (root / "profiles").mkdir()
+    write_gguf(root / "profiles" / "llama.gguf")
     return root
 
 
@@ -127,6 +130,45 @@ def test_the_user_reads_why_and_what_to_do(path, tree):
     assert words == expected.read_text()
     assert problem.fix
     assert problem.what
+    machine = _errors.described(problem)
+    assert machine["exit_code"] == case.get("exit", 4)
+    assert str(machine["what"]).replace(f"{tree}/", "") in words
+    assert f"to fix: {machine['fix']}".replace(f"{tree}/", "") in words
+
+
+WAYS = {
+    "no provider": ["no-provider", "unknown-plugin", "no-device"],
+    "version conflict, both chains": ["both-chains", "version", "two-versions", "optional-version"],
+    "target mismatch": ["target", "wrong-os", "another-architecture", "device-memory"],
+    "wrong SM": ["wrong-sm"],
+    "driver too old": ["driver-too-old", "driver-unknown"],
+    "NCCL asked for on one GPU": ["nccl-on-one-gpu"],
+    "two surfaces on a port": ["two-surfaces-on-a-port"],
+    "op without kernel": ["no-kernel", "no-kernel-for-the-isa", "no-kernel-for-the-shape"],
+    "int4 without a kernel": ["int4-without-a-kernel"],
+    "precision": ["precision"],
+    "budget": ["budget", "budget-of-weights", "budget-of-a-device", "spill-that-nobody-keeps"],
+    "trust": ["trust/unsigned", "trust/unknown-key", "trust/damaged-signature", "trust/not-whole"],
+    "tampered manifest": ["trust/tampered-manifest", "trust/tampered-code", "trust/tampered-catalog"],
+    "revoked key": ["trust/revoked-key", "trust/rotated-key"],
+    "ABI too new": ["abi-too-new", "trust/another-abi"],
+    "a vendor plugin for another core version": ["trust/another-core", "trust/no-row"],
+    "yanked version": ["yanked", "trust/yanked"],
+    "a capability provided twice": ["taken", "conflict", "excluded"],
+    "profile contradiction": ["tokens-below-batch", "fallback-named-and-forbidden", "spill-without-a-device"],
+    "cycle": ["cycle"],
+    "lock out of date": ["stale-profile", "stale-manifest", "stale-version", "stale-report", "stale-plugin-gone"],
+    "lock edited by hand": ["edited-by-hand"],
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_each_way_to_fail_has_its_words(way):
+    folders = {"trust": ROOT / "tests/unit/trust/conflicts", "": CASES[0].parent}
+    for name in WAYS[way]:
+        folder, _, stem = name.rpartition("/")
+        assert (folders[folder] / f"{stem}.toml").is_file()
+        assert (folders[folder] / f"{stem}.txt").is_file()
 
 
 def test_there_are_more_than_thirty_ways():
