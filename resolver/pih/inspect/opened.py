@@ -22,7 +22,7 @@ from pih.inspect.bundle import Contents, Layer, described, listed, of_layout
 from pih.lock import Lock
 from pih.seal import summary
 from pih.seal.summary import Summary
-from pih_runtime.errors import SealError
+from pih_runtime.errors import PihError, SealError
 
 _LOCK_FILE = "pih/lock.json"
 _FIX = "name the folder of an image layout, an archive of it, the root that it was unpacked to, or podman:IMAGE"
@@ -40,8 +40,12 @@ class Opened:
 def opened(path: Path) -> Opened:
     """Read list of files and lock; raises SealError where they do not go together. The files' bytes are not read."""
     if path.is_file():
-        with archive.unpacked(path) as folder:
-            held = opened(folder)
+        with archive.outlined(path) as folder:
+            try:
+                held = opened(folder)
+            except PihError as problem:
+                problem.where = problem.where.replace(str(folder), str(path))
+                raise
         return attrs.evolve(held, contents=attrs.evolve(held.contents, form="an archive of an image layout"))
     if (path / layouts.BUNDLE_FILE).is_file():
         return _root(path)

@@ -8,6 +8,7 @@ import tarfile
 import pytest
 
 from pih import lock as locks
+from pih.bundle import archive
 from pih.inspect.opened import opened
 from pih_runtime.errors import LockError, SealError
 from tests.unit.bundle import layouts
@@ -58,6 +59,37 @@ def test_a_layout_has_its_lock_and_files(layout):
 @pytest.mark.parametrize("mode", ["w", "w:gz"])
 def test_an_archive_is_read_like_its_layout(layout, tmp_path, mode):
     assert opened(packed(layout, tmp_path / "x.tar", mode)) == opened(layout)
+
+
+def test_of_an_archive_with_large_weights_only_the_ends_are_copied(tmp_path):
+    app = layouts.tar([("pih/lock.json", TEXT), ("pih/bundle.json", listing())])
+    titles = {"history": [{"comment": "app"}, {"comment": "weights"}, {"comment": "more"}]}
+    large = layouts.tar([("pih/weights/weights.safetensors", bytes(range(256)) * (1 << 17))])
+    several = layouts.tar([(f"pih/weights/{name}", bytes(6 << 20)) for name in "ab"])
+    layout = layouts.write(
+        tmp_path / "layout",
+        [app, large, several],
+        change=lambda part, value: value | titles if part == "config" else value,
+        types=[layouts.GZIP, layouts.TAR, layouts.TAR],
+    )
+    path = packed(layout, tmp_path / "x.tar", "w")
+    assert opened(path).contents.layers == opened(layout).contents.layers
+    with archive.outlined(path) as folder:
+        sizes = {blob.stat().st_size: blob.stat().st_blocks * 512 for blob in (folder / "blobs/sha256").iterdir()}
+    assert sizes[len(large)] <= 3 << 20  # of 32
+    assert sizes[len(several)] >= 12 << 20  # not one file, so copied whole
+    with archive.unpacked(path) as folder:
+        assert layouts.digest(large).removeprefix("sha256:") in {
+            hashlib.sha256(blob.read_bytes()).hexdigest() for blob in (folder / "blobs/sha256").iterdir()
+        }
+
+
+def test_what_is_wrong_in_an_archive_is_told_of_the_archive(tmp_path):
+    layout = layouts.write(tmp_path / "layout", [layouts.tar([("pih/other", b"")])])
+    path = packed(layout, tmp_path / "x.tar", "w")
+    with pytest.raises(SealError, match="the image has no /pih") as failure:
+        opened(path)
+    assert failure.value.where == str(path)
 
 
 def test_an_unpacked_root_has_no_digests_of_layers(root):
