@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from pih import spdx
 from pih.build import command, purl
 from pih.build.store import Store
 from pih.lock import Artifact
@@ -20,6 +21,21 @@ try:
     hf_hub_download(repository, name, revision=revision, local_dir=folder)
 except Exception as problem:
     sys.exit(f"{type(problem).__name__}: {problem}")
+"""
+# The licence that the repository's card names at that commit; nothing where there is no card, or it names none.
+_LICENCE = """
+import sys
+from huggingface_hub import hf_hub_download
+from huggingface_hub.repocard import metadata_load
+repository, revision, name, folder = sys.argv[1:]
+try:
+    said = (metadata_load(hf_hub_download(repository, name, revision=revision, local_dir=folder)) or {}).get("license")
+    print(said if isinstance(said, str) else "")
+except Exception as problem:
+    # where a mirror leaves out the hub's own word for it, the client raises an error of its cache, with the answer as cause
+    answers = [getattr(error, "response", None) for error in (problem, problem.__cause__)]
+    if 404 not in [answer.status_code for answer in answers if answer is not None]:
+        sys.exit(f"{type(problem).__name__}: {problem}")
 """
 _MISSING = "the Python that runs pih is gone: remove .venv and start again"
 
@@ -41,9 +57,12 @@ def pin_hf(repository: str, revision: str, file_name: str, store: Store, environ
         path = _download((repository, revision, file_name), folder, environment, lambda _: None)
         size = path.stat().st_size
         digest = store.add_file(path)
+        card = _client(
+            _LICENCE, (repository, revision, "README.md"), folder / "card", folder, environment, lambda _: None
+        )
     purls = (purl.render("huggingface", repository, revision, {"file_name": file_name}),)
     name = f"{repository.rpartition('/')[2].lower()}/{file_name}"
-    return Artifact(name, revision, "hf", digest, size, purls, "NOASSERTION", ())
+    return Artifact(name, revision, "hf", digest, size, purls, spdx.expression(card), ())
 
 
 def _download(
@@ -51,7 +70,18 @@ def _download(
 ) -> Path:
     """what: repository, revision, file name."""
     target = folder / "files"
-    # Not -I: the user's own environment decides, as for pip.
-    arguments = [sys.executable, "-c", _DOWNLOAD, *what, str(target)]
-    command.run("huggingface_hub", arguments, folder, environment, missing=_MISSING, advanced=advanced)
+    _client(_DOWNLOAD, what, target, folder, environment, advanced)
     return target / what[2]
+
+
+def _client(
+    program: str,
+    what: tuple[str, str, str],
+    target: Path,
+    folder: Path,
+    environment: Mapping[str, str],
+    advanced: Callable[[int], None],
+) -> str:
+    # Not -I: the user's own environment decides, as for pip.
+    arguments = [sys.executable, "-c", program, *what, str(target)]
+    return command.run("huggingface_hub", arguments, folder, environment, missing=_MISSING, advanced=advanced)

@@ -236,9 +236,12 @@ def test_a_package_that_npm_does_not_find(bring, tmp_path):
 
 
 @contextmanager
-def hugging_face(data):
+def hugging_face(data, card=None):
     headers = {"ETag": '"0123"', "X-Repo-Commit": REVISION}
-    with serving({f"/owner/tiny/resolve/{REVISION}/model.safetensors": (headers, data)}) as address:
+    files = {"model.safetensors": data} | ({} if card is None else {"README.md": card})
+    with serving(
+        {f"/owner/tiny/resolve/{REVISION}/{name}": (headers, file) for name, file in files.items()}
+    ) as address:
         yield {"HF_ENDPOINT": address}
 
 
@@ -251,8 +254,25 @@ def test_a_file_of_hugging_face(bring, store, tmp_path):
         assert store.path(wanted.sha256).read_bytes() == data
         source = parse_source(f"hf:owner/tiny@{REVISION}#model.safetensors")
         found = pin.of_source(store, {**quiet_environment(tmp_path), **environment})(source)
-    assert (found.name, found.version, found.kind) == (wanted.name, REVISION, "hf")
+    assert (found.name, found.version, found.kind, found.licence) == (wanted.name, REVISION, "hf", "NOASSERTION")
     assert (found.sha256, found.size, found.purls) == (wanted.sha256, wanted.size, wanted.purls)
+    assert left_behind(store) == []
+
+
+@pytest.mark.parametrize(
+    ("card", "licence"),
+    [
+        (b"---\nlicense: apache-2.0\n---\n# tiny\n", "Apache-2.0"),
+        (b"---\nlicense: other\nlicense_name: ours\n---\n", "NOASSERTION"),
+        (b"---\nlicense: [mit]\n---\n", "NOASSERTION"),
+        (b"no head\n", "NOASSERTION"),
+    ],
+)
+def test_the_licence_that_a_card_names(store, tmp_path, card, licence):
+    with hugging_face(b"weights", card) as environment:
+        source = parse_source(f"hf:owner/tiny@{REVISION}#model.safetensors")
+        found = pin.of_source(store, {**quiet_environment(tmp_path), **environment})(source)
+    assert found.licence == licence
     assert left_behind(store) == []
 
 
