@@ -32,7 +32,7 @@ try:
     said = (metadata_load(hf_hub_download(repository, name, revision=revision, local_dir=folder)) or {}).get("license")
     print(said if isinstance(said, str) else "")
 except Exception as problem:
-    # where a mirror leaves out the hub's own word for it, the client raises an error of its cache, with the answer as cause
+    # where a mirror leaves out the hub's own word for it, the answer is the cause of an error of the client's cache
     answers = [getattr(error, "response", None) for error in (problem, problem.__cause__)]
     if 404 not in [answer.status_code for answer in answers if answer is not None]:
         sys.exit(f"{type(problem).__name__}: {problem}")
