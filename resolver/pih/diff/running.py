@@ -20,15 +20,24 @@ def sentences(found: Difference) -> Iterator[Sentence]:
 
 
 def _target(found: Difference) -> Iterator[Sentence]:
-    isa = setting(found, "target.isa")
-    if isa:
+    processor = _processor(found)
+    if processor:
         size, pack = _kernels_size(found)
-        yield Sentence(f"Target {isa.old} → {isa.new}: {_compiled(found)}{size}.", pack)
+        yield Sentence(f"Target {processor.old} → {processor.new}: {_compiled(found)}{size}.", pack)
     for row in found.settings:
-        if row.name.startswith("target.") and row.name != "target.isa":
-            key = row.name.removeprefix("target.")
-            values = [mib(int(text)) if key == "memory_bytes" else text or "none" for text in (row.old, row.new)]
-            yield Sentence(f"Target {key.removesuffix('_bytes')}: {' → '.join(values)}.")
+        if row.name.startswith("target.") and row != processor:
+            key = row.name.removeprefix("target.").removesuffix("_bytes")
+            words = [
+                mib(int(text)) if text and row.name.endswith("_bytes") else text or "none"
+                for text in (row.old, row.new)
+            ]
+            yield Sentence(f"Target {key.replace('.', ' ')}: {' → '.join(words)}.")
+
+
+def _processor(found: Difference) -> Change | None:
+    """The change of what kernels are compiled for, where both sides have it."""
+    rows = (setting(found, name) for name in ("target.device.sm", "target.isa"))
+    return next((row for row in rows if row and row.old and row.new), None)
 
 
 def _compiled(found: Difference) -> str:
@@ -63,7 +72,7 @@ def _pack(side: Facts) -> str:
 
 def _kernels(found: Difference) -> Iterator[Sentence]:
     """Where neither another target nor other weights have said it."""
-    if found.ops and not setting(found, "target.isa") and not _format(found):
+    if found.ops and not _processor(found) and not _format(found):
         size, pack = _kernels_size(found)
         yield Sentence(f"Kernels: {_other_kernels(found)}{size}.", pack)
 
@@ -83,7 +92,7 @@ def _weights(found: Difference) -> Iterator[Sentence]:
     if formats:
         sizes = f", {_size_change(size)}" if size and not moved else ""
         yield Sentence(f"Weights {_formats(formats.old)} → {_formats(formats.new)}{sizes}.", told)
-        if found.ops and not setting(found, "target.isa"):
+        if found.ops and not _processor(found):
             kernels, pack = _kernels_size(found)
             yield Sentence(f"For these weights {_other_kernels(found)}{kernels}.", pack)
     elif size and not moved:

@@ -140,8 +140,19 @@ def test_a_device_and_its_memory():
     settings = FIRST.settings | {"target.device.sm": "sm_89"}
     memory = FIRST.memory | {"device": 2**30, "device_limit": 2**34, "host": FIRST.memory["host"] - 2**20}
     assert said(attrs.evolve(FIRST, settings=settings, memory=memory)) == (
-        "Target device.sm: none → sm_89.",
+        "Target device sm: none → sm_89.",
         "Memory of a device: 0.0 MiB → 1024.0 MiB of 16384.0 MiB (host -1.00 MiB).",
+    )
+
+
+def test_another_gpu():
+    old = attrs.evolve(
+        FIRST, settings=FIRST.settings | {"target.device.sm": "sm_89", "target.device.memory_bytes": "0"}
+    )
+    new = {"target.device.sm": "sm_90", "target.device.memory_bytes": str(80 << 30)}
+    assert said(attrs.evolve(old, settings=old.settings | new), old) == (
+        "Target sm_89 → sm_90: the same 16 kernels for 11 ops, compiled for it.",
+        "Target device memory: 0.0 MiB → 81920.0 MiB.",
     )
 
 
