@@ -1,7 +1,9 @@
 """The example accelerator: enumeration, pools and collectives of its own; its plugin from the lock to an answer."""
 
 import json
+import os
 import shutil
+import socket
 import sys
 import tempfile
 import tomllib
@@ -9,9 +11,13 @@ from array import array
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
+import httpx
 import pytest
 
+from pih.build.store import default_root, open_store
+from pih.bundle import client, layout, run, unpacked
 from pih.conformance import suite
 from pih_runtime import plan as plans
 from pih_runtime.errors import WorkerError
@@ -63,6 +69,13 @@ def test_a_pool_counts_granules_and_refuses_what_it_has_not():
     pool.give_back(300)
     pool.take(1024, "c")
     assert (pool.used, pool.peak) == (1024, 1024)
+
+
+@pytest.fixture
+def free_port():
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        return server.getsockname()[1]
 
 
 def two_ranks(transport, action):
@@ -216,6 +229,63 @@ def test_several_devices_without_a_transport_are_refused(locked):
     assert "no plugin provides transport.collectives" in refused.stderr
 
 
-def test_it_answers(locked):
-    answer = pih("run", "--profile", locked, "--prompt", "Hello", "--max-tokens", "2").stdout
-    assert answer.strip()
+def test_it_answers_on_the_device_that_its_variable_names(locked):
+    """The variable reaches the worker, where a name that is wrong ends the start in the plugin's own words."""
+    ask = ("run", "--profile", locked, "--prompt", "Hello", "--max-tokens", "2")
+    assert pih(*ask, environment={"NPU_VISIBLE_DEVICES": "1"}).stdout.strip()
+    wrong = pih(*ask, environment={"NPU_VISIBLE_DEVICES": "7"}, check=False)
+    assert wrong.returncode == 9
+    assert "NPU_VISIBLE_DEVICES=7 names '7'" in wrong.stderr
+    assert wrong.stdout == ""
+
+
+@pytest.fixture(scope="module")
+def image(locked):
+    """The vendor's image as its operator has it: a layout, without the profile beside it."""
+    return Path(json.loads(pih("build", "--profile", locked, "--json").stdout)["layout"])
+
+
+def test_its_image_is_explained_to_the_vendor_s_last_file(locked, image):
+    from pih.inspect.opened import opened
+
+    said = pih("why", "backend/npu", image).stdout
+    assert "npu.toml" in said
+    assert 'backend.plugin = "npu"' in said
+    held = opened(image)
+    for file in held.contents.files:
+        if "pih_backend_npu" in file.path:
+            assert 'backend.plugin = "npu"' in pih("why", file.path, image).stdout
+            break
+    else:
+        raise AssertionError("none of its files is in the image")
+    assert not [file.path for file in held.contents.files if "pih_transport" in file.path]
+    assert "silu_mul" in pih("why", "silu_mul_reference", image).stdout
+    shown = pih("inspect", image).stdout
+    assert "$NPU_VISIBLE_DEVICES" in shown
+    assert "silu_mul_reference" in next(line for line in shown.splitlines() if line.startswith("fallbacks"))
+    rows = {row["id"]: row for row in json.loads(pih("inspect", image, "--json").stdout)["plugins"]}
+    assert rows["backend/npu"]["trust"] == "local"
+    assert rows["backend/npu"]["permissions"]["environment"] == ["NPU_VISIBLE_DEVICES"]
+    tree = pih("explain", "--profile", locked).stdout
+    assert "backend/npu: $NPU_VISIBLE_DEVICES" in tree
+    assert "npu_attention" in tree
+    assert "fallbacks: 1" in tree
+
+
+def test_its_fallback_runs_in_a_worker_and_is_told(image, free_port):
+    """The log at start and /metrics name it; the answer needs it, as every layer calls silu_mul."""
+    plan = json.loads(layout.member(layout.read(image), "pih/plan.json"))
+    assert [call["symbol"] for call in plan["calls"] if call["op"] == "silu_mul"]
+    assert {call["symbol"] for call in plan["calls"] if call["op"] == "silu_mul"} == {"silu_mul_reference"}
+    own = open_store(default_root(os.environ))
+    with tempfile.NamedTemporaryFile("w+") as log, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "sys", SimpleNamespace(stderr=log))
+        with unpacked.started(layout.read(image), own, run.Public("127.0.0.1", free_port), None) as worker:
+            client.wait_ready(worker.address, worker.alive, 60)
+            body = {"model": "npu-example", "prompt": "Hello", "max_tokens": 2}
+            answer = httpx.post(f"http://{worker.address}/v1/completions", json=body, timeout=60).json()
+            metrics = httpx.get(f"http://{worker.address}/metrics").text
+        said = Path(log.name).read_text()
+    assert answer["usage"]["completion_tokens"] == 2
+    assert "fallback silu_mul" in said
+    assert "silu_mul_reference" in next(line for line in metrics.splitlines() if line.startswith("pih_fallback_info{"))
