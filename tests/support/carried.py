@@ -18,17 +18,22 @@ LOADER = "usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"
 # What stands where the bundle's ld.so does. With --listen it serves until it is told to stop.
 WORKER = """#!/bin/sh
 echo "worker of {text}"
+[ -z "${{NPU_DEVICES-}}" ] || echo "device $NPU_DEVICES, debug ${{NPU_DEBUG-none}}"
 case " $* " in *" --listen "*) ;; *) exit 0 ;; esac
 trap 'echo stopped; exit 0' TERM INT
 while :; do sleep 0.05; done
 """
 
 
-def lock(name="tiny", delivery="embed", **target):
-    """The text of a real lock, with another name and delivery, and parts of its target changed."""
+def lock(name="tiny", delivery="embed", variables=(), **target):
+    """The text of a real lock, with another name and delivery, and parts of its target changed.
+
+    variables: of the environment, that its first plugin may be passed.
+    """
     data = json.loads(LOCK.read_text("utf-8"))
     data["profile"]["name"] = name
     data["delivery"] = delivery
+    data["plugins"][0]["permissions"]["environment"] = list(variables)
     data["target"] |= target
     return sealed_text(json.dumps(data)).encode()
 
@@ -44,6 +49,7 @@ def layout(
     extra=(),
     hostile=b"",
     entry=b"#!/bin/sh\n",
+    variables=(),
 ):
     """Write an image layout. text: what tells it from others. extra: further entries of its base layer.
 
@@ -57,7 +63,7 @@ def layout(
     ]
     own = [
         tar.Entry("usr/bin/pih-worker", entry, mode=0o755),
-        tar.Entry("pih/lock.json", lock(name, delivery, **(target or {}))),
+        tar.Entry("pih/lock.json", lock(name, delivery, variables, **(target or {}))),
     ]
     packed = [tar.Entry("pih/weights/weights.safetensors", weights)] if weights else []
     lines = [files.describe(files.File(entry, "tiny", "a test")) for entry in (*base, *own, *packed)]

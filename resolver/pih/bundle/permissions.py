@@ -91,9 +91,14 @@ def _passed(asked: Iterable[tuple[str, dict[str, Any]]], where: str) -> tuple[st
     """The variables that plugins ask for and this process has."""
     names = {name: plugin for plugin, permissions in asked for name in permissions["environment"]}
     for name, plugin in names.items():
-        if problem := variable_problem(name):
-            raise SealError(f"{plugin} asks for {name!r}, which {problem}", where=where, fix="leave the plugin out")
+        check_variable(plugin, name, where)
     return tuple(sorted(name for name in names if name in os.environ))
+
+
+def check_variable(plugin: str, name: str, where: str) -> None:
+    """Raises SealError for a variable of the environment that no worker may be passed."""
+    if problem := variable_problem(name):
+        raise SealError(f"{plugin} asks for {name!r}, which {problem}", where=where, fix="leave the plugin out")
 
 
 def given(path: str) -> bool:

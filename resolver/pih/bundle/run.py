@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
@@ -124,13 +124,18 @@ def granted(image: Layout, listen: Listen) -> Grants:
     grants = permissions.of_image(image)
     if isinstance(listen, Public) and not grants.listen:
         raise WorkerError("no plugin of the bundle may listen on a port", fix="pih run, which needs none")
-    if clash := sorted(environment_of(image).keys() & set(grants.environment)):
+    check_variables(image, grants.environment)
+    return grants
+
+
+def check_variables(image: Layout, names: Collection[str]) -> None:
+    """Raises SealError for a variable of the host that the image sets itself."""
+    if clash := sorted(environment_of(image).keys() & set(names)):
         raise SealError(
             f"a plugin asks for {clash[0]}, which the image sets itself",
             where=str(image.path),
             fix="leave the plugin out, or have its author ask for less",
         )
-    return grants
 
 
 def arguments_of(image: Layout) -> list[str]:

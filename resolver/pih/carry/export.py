@@ -211,6 +211,7 @@ def _constants(found: Described, parts: tuple[Part, ...], frame: str, members: l
         "PYTHON": found.python,
         "LIBRARIES": " ".join(found.libraries),
         "ENVIRONMENT": "\n".join(found.environment),
+        "VARIABLES": " ".join(found.variables),
         "DEVICES": " ".join(found.devices),
         "PATHS": " ".join(found.paths),
         "MAY_LISTEN": "yes" if found.listen else "no",

@@ -43,6 +43,7 @@ class Described:
     """An image, looked through. Paths are relative to its root.
 
     titles: a word for each layer. plain: by the layer's digest. unpacked: bytes on a disk.
+    environment: what the image sets. variables: names that the host's environment may give a value.
     """
 
     layout: Layout
@@ -56,6 +57,7 @@ class Described:
     libraries: tuple[str, ...]
     entry: str
     environment: tuple[str, ...]
+    variables: tuple[str, ...]
     devices: tuple[str, ...]
     paths: tuple[str, ...]
     listen: bool
@@ -99,6 +101,7 @@ def describe(image: Layout) -> Described:
         libraries=tuple(sorted({match[1] for name in files if (match := _LIBRARIES.fullmatch(name))})),
         entry=_entry(image, files),
         environment=_environment(image),
+        variables=_variables(lock, image, where),
         devices=_patterns(lock, where, [pattern for item in asked for pattern in item.devices]),
         paths=_patterns(lock, where, [pattern for item in asked for pattern in item.paths]),
         listen=any(item.network == "listen" for item in asked),
@@ -140,6 +143,14 @@ def _patterns(lock: Lock, where: str, asked: list[str]) -> tuple[str, ...]:
     for pattern in wanted:
         permissions.check(lock.profile.name, pattern, where)
     return tuple(sorted(wanted))
+
+
+def _variables(lock: Lock, image: Layout, where: str) -> tuple[str, ...]:
+    names = {name: plugin.id for plugin in lock.plugins for name in plugin.permissions.environment}
+    for name, plugin in names.items():
+        permissions.check_variable(plugin, name, where)
+    run.check_variables(image, names)
+    return tuple(sorted(names))
 
 
 def _titles(image: Layout) -> tuple[str, ...]:

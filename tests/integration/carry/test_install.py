@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 
+from pih_runtime.errors import SealError
 from tests.support.carried import carried, sh
 
 SHELLS = {"dash": ("dash",), "busybox": ("busybox", "ash"), "bash": ("bash", "--posix")}
@@ -59,6 +60,20 @@ def test_install_upgrade_rollback(made, prefix, shell):
     sh(prefix / "pih", "status", "--check", shell=shell)
     sh(prefix / "pih", "uninstall", shell=shell)
     assert not prefix.exists()
+
+
+def test_variables_that_a_plugin_declares_reach_the_worker_and_no_others(prefix, shell, tmp_path):
+    file = carried(tmp_path / "own", "one", variables=("NPU_DEVICES", "NPU_LOG"))
+    sh(file, "install", "--prefix", prefix, shell=shell)
+    for value in ("1,0", "a \"b\" $(touch no) 'c'", ""):
+        environment = {"NPU_DEVICES": value, "NPU_DEBUG": "1"}
+        said = sh(prefix / "pih", "start", "--no-sandbox", shell=shell, environment=environment).stdout
+        assert said == "worker of one\n" + (f"device {value}, debug none\n" if value else "")
+
+
+def test_a_file_that_would_have_the_host_direct_its_loader_is_not_made(tmp_path):
+    with pytest.raises(SealError, match="asks for 'LD_PRELOAD'"):
+        carried(tmp_path, "one", variables=("LD_PRELOAD",))
 
 
 def test_the_last_ones_stay(made, prefix):

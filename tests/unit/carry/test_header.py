@@ -48,7 +48,7 @@ def test_shellcheck(tmp_path):
     constants = (
         "NAME VERSION IMAGE LOCK ARCH ISA CPU_FLAGS DELIVERY WEIGHTS_PATH UNPACKED ENTRY LOADER PYTHON LIBRARIES "
     )
-    constants += "ENVIRONMENT DEVICES PATHS MAY_LISTEN PAYLOAD_SIZE PART_COUNT PARTS FRAME MEMBERS"
+    constants += "ENVIRONMENT VARIABLES DEVICES PATHS MAY_LISTEN PAYLOAD_SIZE PART_COUNT PARTS FRAME MEMBERS"
     script = tmp_path / "x.sh"
     script.write_bytes(header.render("t", dict.fromkeys(constants.split(), "x y")).rstrip(b"\n") + b"\n")
     # what it is merely informed of is meant so: lists of plain words are split, awk's variables are no shell's

@@ -47,6 +47,7 @@ ProtectKernelModules=yes
 ProtectKernelTunables=yes
 PrivateTmp=yes
 UNIT_END
+    for name in $VARIABLES; do echo "PassEnvironment=$name"; done
     if [ -z "$DEVICES" ]; then
         echo PrivateDevices=yes
     else

@@ -36,6 +36,12 @@ bwrap_trouble() {
     fi
 }
 
+# host_value NAME: sets `value` to what this variable has here; fails where it is not set. Names are plain letters.
+host_value() {
+    eval "[ \"\${$1+set}\" = set ]" || return 1
+    eval "value=\$$1"
+}
+
 # under_bwrap ROOT LISTEN...: bwrap passes no signal on, so this shell waits, and tells the worker
 under_bwrap() {
     root=$1
@@ -51,6 +57,9 @@ under_bwrap() {
     done <<ENVIRONMENT_END
 $ENVIRONMENT
 ENVIRONMENT_END
+    for name in $VARIABLES; do
+        if host_value "$name"; then set -- --setenv "$name" "$value" "$@"; fi
+    done
     bwrap --unshare-all --share-net --die-with-parent --as-pid-1 --info-fd 3 \
         --uid 65532 --gid 65532 --cap-drop ALL --hostname pih \
         --ro-bind "$root" / --proc /proc --dev /dev --tmpfs /tmp --chdir / --clearenv "$@" 3>"$info" &
@@ -80,6 +89,9 @@ directly() {
     done <<ENVIRONMENT_END
 $ENVIRONMENT
 ENVIRONMENT_END
+    for name in $VARIABLES; do
+        if host_value "$name"; then set -- "$name=$value" "$@"; fi
+    done
     exec env -i "$@"
 }
 
