@@ -119,7 +119,7 @@ def test_a_broken_plugin_fails(made, sort):
 
 
 def test_a_plugin_that_hangs_fails(made, monkeypatch):
-    monkeypatch.setattr(suite, "SECONDS", 1.0)
+    monkeypatch.setattr(suite, "SECONDS", 5.0)
     path = made / PACKAGE / "__init__.py"
     path.write_text(path.read_text().replace(START, f"    while True:\n        pass\n{START}"))
     found = outcomes(made)

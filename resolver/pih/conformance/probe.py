@@ -6,34 +6,35 @@ interpreter's.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pih.conformance import collectives, execution, health, lifecycle, memory, models, ops, platforms, storage, surface
+from pih.conformance import lifecycle, ops
 from pih.conformance.cases import Case, cases
 from pih.conformance.drafts import LIMITS
-from pih.conformance.findings import BrokenError, Named, SkippedError
+from pih.conformance.findings import BrokenError, SkippedError
 from pih.conformance.subject import Subject
 from pih_runtime.errors import described
 from pih_runtime.plan import Cache, Plan, Weight
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
-# What each kind must do beside starting and stopping.
-_BEHAVIOUR: dict[str, Callable[[Subject], Iterator[Named]]] = {
-    "backend": ops.checks,
-    "kernels": ops.checks,
-    "execution": execution.checks,
-    "health": health.checks,
-    "memory": memory.checks,
-    "model": models.checks,
-    "platform": platforms.checks,
-    "storage": storage.checks,
-    "surface": surface.checks,
-    "transport": collectives.checks,
+# Of each kind, the module that tries what it must do beside starting and stopping.
+_BEHAVIOUR = {
+    "backend": "ops",
+    "execution": "execution",
+    "health": "health",
+    "kernels": "ops",
+    "memory": "memory",
+    "model": "models",
+    "platform": "platforms",
+    "storage": "storage",
+    "surface": "surface",
+    "transport": "collectives",
 }
 
 
@@ -43,7 +44,7 @@ def main(spec: Mapping[str, Any]) -> None:
     subject = _subject(spec)
     answers, sys.stdout = os.fdopen(os.dup(1), "w"), sys.stderr
     found = [*(lifecycle.checks(subject) if spec["lifecycle"] else ())]
-    found += _BEHAVIOUR.get(subject.kind, _none)(subject)
+    found += importlib.import_module(f"pih.conformance.{_BEHAVIOUR[subject.kind]}").checks(subject)
     for name, action in found:
         print(json.dumps({"begin": name}), file=answers, flush=True)
         outcome, detail = _outcome(action)
@@ -87,10 +88,6 @@ def _first(case: Case | None) -> tuple[Plan, dict[str, bytes]]:
     cache = Cache("kv", 1, 1, 16, 16, 16, "f32")
     weights = (Weight("w0", (64,), "f32", "rows", 256),)
     return Plan("conformance", LIMITS, 32, 0, (), (cache,), weights, ()), {"w0": bytes(256)}
-
-
-def _none(_subject: Subject) -> Iterator[Named]:
-    return iter(())
 
 
 if __name__ == "__main__":
