@@ -107,6 +107,15 @@ def _fallbacks_are_named(intent: Intent) -> None:
             raise RefusedError("kernels.fallback_ops", *choice_problem(op, OPS))
 
 
+def _pins_are_of_separate_weights(intent: Intent) -> None:
+    if intent.weights.digest and intent.weights.delivery == "embed":
+        raise RefusedError(
+            "weights.digest",
+            "the image holds its weights, and lists their digests itself",
+            'remove it, or set weights.delivery = "separate"',
+        )
+
+
 def _preferences_are_versions(intent: Intent) -> None:
     for text in intent.selection.prefer:
         try:
@@ -132,5 +141,6 @@ _RULES: tuple[Callable[[Intent], None], ...] = (
     _devices_are_described,
     _spill_is_from_a_device,
     _fallbacks_are_named,
+    _pins_are_of_separate_weights,
     _preferences_are_versions,
 )

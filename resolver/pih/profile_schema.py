@@ -25,6 +25,7 @@ _PACKAGE = r"([A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?)?"
 _SM = r"(sm_[0-9]{2,3}[af]?)?"
 _DRIVER = r"([0-9]{1,4}(\.[0-9]{1,4}){0,3})?"
 _PREFERENCE = r"[a-z]+/[a-z0-9]([a-z0-9-]*[a-z0-9])?( ?(===?|!=|<=?|>=?|~=) ?[0-9A-Za-z.*,<>=!~ ]{1,60})?"
+_DIGEST = r"(sha256:[0-9a-f]{64})?"
 _OP = r"[a-z_]{1,30}"
 _MODEL_NAME = r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}"
 
@@ -178,10 +179,22 @@ class Service:
 
 @attrs.frozen(kw_only=True)
 class Weights:
-    """How the packed weights reach the worker."""
+    """How the packed weights reach the worker, and how it knows that they are the right ones."""
 
     delivery: Literal["embed", "separate"] = _choice(
         "`embed`: a layer of the image. `separate`: an artifact of its own, mounted at /pih/weights.", "embed"
+    )
+    verify: Literal["start", "first-use"] = _choice(
+        "When the worker compares them with the digests of their chunks. `start`: before it is ready. `first-use`: "
+        "what a step reads, before it does, so that the worker is ready sooner and its first answer later.",
+        "start",
+    )
+    digest: str = _text(
+        _DIGEST,
+        "Digest of the chunk table of separate weights, as `pih weights pack` prints it; the worker then takes no "
+        "others. Without it they are not pinned, which the lock, the log and /metrics say.",
+        "sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae",
+        "",
     )
 
 

@@ -32,6 +32,7 @@ STEPS: dict[str, str] = {
     "archive": "pih_steps.archive",
     "base": "pih_steps.base",
     "cubin": "pih_steps.cubin",
+    "digests": "pih_steps.digests",
     "image": "pih_steps.image",
     "imports": "pih_steps.imports",
     "kernels": "pih_steps.kernels",

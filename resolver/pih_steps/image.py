@@ -1,8 +1,8 @@
 """Step `image`: the layers and the deployment's own files to one OCI image layout.
 
-Inputs: steps base, wheels and app; of the deployment plan, model, kernels where it has a pack, and weights where
-they are embedded; tree `lock`, and every tree that any step reads: bundle.json has their digests. Params: name, arch.
-Layers lie in the order of how seldom they change.
+Inputs: steps base, wheels and app; of the deployment plan, model, kernels where it has a pack, and weights with their
+digests where they are embedded; tree `lock`, and every tree that any step reads: bundle.json has their digests. Params:
+name, arch. Layers lie in the order of how seldom they change.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ USER = "65532:65532"
 ENVIRONMENT = ("PATH=/usr/bin", "LANG=C.UTF-8", "PYTHONUTF8=1", "PYTHONDONTWRITEBYTECODE=1")
 LOCK = "/pih/lock.json"
 WEIGHTS = "pih/weights/weights.safetensors"
+DIGESTS = "pih/weights.digests"
 _BELOW = ("base", "wheels", "app")
 _NAME = re.compile(r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*")
 
@@ -97,6 +98,9 @@ def _deployment(spec: Spec, lock: dict[str, Any]) -> list[layer.File]:
             else {"kernels/pack.so": made}
         )
         files += [(name, path, pack, "the kernels that the plan calls") for name, path in packed.items()]
+    if "weights" in spec.steps:
+        reason = "digests of the weights' chunks, which the worker checks them by"
+        files.append((DIGESTS.removeprefix("pih/"), _step(spec, "digests"), "weights", reason))
     model = _step(spec, "model")
     files += [
         (f"model/{path.relative_to(model).as_posix()}", path, "model", "tokenizer and chat template of the model")

@@ -8,7 +8,7 @@ and only for the capabilities that its plugin.toml `requires`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -72,10 +72,22 @@ class Host(Protocol):
 
 
 class Weights(Protocol):
-    """storage.weights: verified, memory-mapped tensors by name."""
+    """storage.weights: memory-mapped tensors by name, each verified before anyone computes with it."""
 
     def tensor(self, name: str) -> memoryview:
-        """The bytes of one tensor; valid until stop."""
+        """The bytes of one tensor, verified now if they were not; valid until stop."""
+
+    def unchecked(self, name: str) -> memoryview:
+        """The same bytes without reading them, for a backend that only takes their address at start.
+
+        Nothing may compute with them before `check` has returned for this tensor.
+        """
+
+    def check(self, names: Iterable[str]) -> None:
+        """Verify these tensors, those that are not yet; SealError ends the worker (exit 8). Any thread may call it.
+
+        A backend that has called it for every tensor of its plan need not call it again.
+        """
 
 
 class Backend(Protocol):

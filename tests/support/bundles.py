@@ -7,6 +7,7 @@ from pathlib import Path
 import attrs
 
 from pih import lock as locks
+from pih_runtime import digests
 from pih_steps import base, image, layer, tar
 from pih_steps.spec import Spec
 
@@ -29,6 +30,7 @@ def write(folder, *, lock=LOCK, change=lambda _step, files: files):
     (folder / "plan").write_bytes(PLAN)
     (folder / "kernels").write_bytes(b"kernels")
     (folder / "weights").write_bytes(WEIGHTS)
+    (folder / "digests").write_bytes(digests.to_text(digests.table_of(memoryview(WEIGHTS), digests.SMALLEST)))
     (folder / "model").mkdir(exist_ok=True)
     (folder / "model" / "tokenizer.json").write_text("{}")
     runtimes = [plugin.id for plugin in lock.plugins if plugin.runtime]
@@ -48,8 +50,8 @@ def write(folder, *, lock=LOCK, change=lambda _step, files: files):
     for step, files in contents.items():
         layer.write(folder / step, change(step, files), base.FOLDERS if step == "base" else ())
     steps = ("base", "wheels", "app", "plan", "model", "kernels")
-    if lock.delivery == "embed":
-        steps = (*steps, "weights")
+    if lock.weights.delivery == "embed":
+        steps = (*steps, "weights", "digests")
     image.run(
         Spec(
             params={"name": lock.profile.name, "arch": lock.target.arch},

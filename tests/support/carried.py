@@ -32,7 +32,7 @@ def lock(name="tiny", delivery="embed", variables=(), **target):
     """
     data = json.loads(LOCK.read_text("utf-8"))
     data["profile"]["name"] = name
-    data["delivery"] = delivery
+    data["weights"] = {**data["weights"], "delivery": delivery}
     data["plugins"][0]["permissions"]["environment"] = list(variables)
     data["target"] |= target
     return sealed_text(json.dumps(data)).encode()

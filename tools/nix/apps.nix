@@ -4,7 +4,8 @@
   # The worker, by the Python and the C library of its own image, unpacked: no container engine takes part.
   worker = python.run "pih-worker" {
     inherit image python;
-    weights = if data.delivery == "embed" then "" else steps.weights;
+    weights = if data.weights.delivery == "embed" then "" else steps.weights;
+    digests = if data.weights.delivery == "embed" then "" else steps.digests;
   } ''
     "$python/bin/python3" -I -B -X utf8 - <<'end'
     import json, os, tarfile
@@ -18,6 +19,7 @@
     if [ -n "$weights" ]; then
       mkdir -p "$out/pih/weights"
       ln -s "$weights" "$out/pih/weights/weights.safetensors"
+      ln -s "$digests" "$out/pih/weights/weights.digests"
     fi
     launcher "$out/bin/start" "$out" "-I -B -X utf8 $out/usr/bin/pih-worker"
   '';

@@ -76,7 +76,7 @@ class Dropped:
 
 
 # What a step does, where a word of its own says it better.
-_VERBS = {"kernels": "compile", "plan": "lower", "weights": "pack", "image": "assemble"}
+_VERBS = {"kernels": "compile", "plan": "lower", "weights": "pack", "digests": "hash", "image": "assemble"}
 
 Event = FetchStarted | FetchAdvanced | FetchDone | FetchFailed | StepStarted | StepDone | StepFailed | Dropped
 Listener = Callable[[Event], None]

@@ -52,8 +52,8 @@ def command(
     arguments += [word for name in grants.environment for word in ("--env", name)]
     if engine == "podman":
         arguments += ["--http-proxy=false"]  # it would pass the host's proxy settings on
-    if weights is not None:
-        arguments += ["--volume", f"{weights.absolute()}:{run.WEIGHTS_FILE}:ro"]
+    for path, place in run.mounts(weights):
+        arguments += ["--volume", f"{path.absolute()}:{place}:ro"]
     match listen:
         case run.Private(folder):
             arguments += ["--network", "none", "--volume", f"{folder}:{run.INNER_FOLDER}", *_own_user(engine)]

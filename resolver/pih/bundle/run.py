@@ -24,6 +24,7 @@ from pih.bundle.permissions import Grants
 from pih_runtime.errors import SealError, WorkerError
 
 WEIGHTS_FILE = "/pih/weights/weights.safetensors"
+DIGESTS_FILE = "/pih/weights/weights.digests"
 # /tmp is the one folder that every sandbox makes writable.
 INNER_FOLDER = "/tmp/pih"  # noqa: S108 - inside the sandbox
 SOCKET = "worker.sock"
@@ -106,6 +107,22 @@ def private_folder() -> Iterator[Private]:
                 "the path of the socket is too long", where=str(folder), fix="set TMPDIR to a shorter path"
             )
         yield Private(folder)
+
+
+def digests_of(weights: Path) -> Path:
+    """Where the chunk table of a packed weights file lies: beside it, x.safetensors and x.digests."""
+    return weights.with_suffix(".digests")
+
+
+def mounts(weights: Path | None) -> list[tuple[Path, str]]:
+    """(file of the host, its place in the image) of weights that are delivered apart, with their table if it is there.
+
+    Whether the worker can do without the table is for its lock to say.
+    """
+    if weights is None:
+        return []
+    table = digests_of(weights)
+    return [(weights, WEIGHTS_FILE), *([(table, DIGESTS_FILE)] if table.is_file() else [])]
 
 
 def check_host(image: Layout) -> None:

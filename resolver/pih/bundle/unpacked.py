@@ -70,7 +70,8 @@ def _under_bwrap(image: Layout, root: Path, listen: run.Listen, weights: Path | 
     command += ["--ro-bind", str(root), "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]  # noqa: S108 - inside
     command += bound(grants)
     if weights is not None:
-        command += ["--tmpfs", str(Path(run.WEIGHTS_FILE).parent), "--ro-bind", str(weights), run.WEIGHTS_FILE]
+        command += ["--tmpfs", str(Path(run.WEIGHTS_FILE).parent)]
+    command += [word for path, place in run.mounts(weights) for word in ("--ro-bind", str(path), place)]
     match listen:
         case run.Private(folder):
             command += ["--bind", str(folder), run.INNER_FOLDER]
@@ -144,5 +145,6 @@ def _root_with(root: Path, store: Store, weights: Path | None) -> Iterator[Path]
     with store.workspace() as work:
         own = work / "root"
         shutil.copytree(root, own, symlinks=True, copy_function=os.link)
-        (own / run.WEIGHTS_FILE.lstrip("/")).symlink_to(weights.absolute())
+        for path, place in run.mounts(weights):
+            (own / place.lstrip("/")).symlink_to(path.absolute())
         yield own

@@ -10,18 +10,18 @@ import hashlib
 import json
 import tarfile
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import attrs
 
 from pih.bundle import layout as layouts
+from pih.bundle import run
 from pih.bundle.layout import LAYER_GZIP, Layout
 from pih.carry import header
-from pih.carry.image import WEIGHTS_PATH, Described, Plain, describe
+from pih.carry.image import DIGESTS_PATH, WEIGHTS_PATH, Described, Plain, describe
 from pih.carry.parts import Part, Parts, writing
 from pih_runtime.errors import SealError, UsageError
 
-WEIGHTS_MEMBER = "weights.safetensors"
 _CHUNK = 1 << 20
 _BLOCK = 512
 _FEWEST = 1 << 20  # bytes of a part: smaller ones would be a list of names
@@ -162,13 +162,14 @@ def _layers(found: Described) -> Iterator[Member]:
 
 
 def _weights(found: Described, path: Path | None) -> Iterator[Member]:
-    separate = found.lock.delivery == "separate"
+    separate = found.lock.weights.delivery == "separate"
     if path is None:
         return
     if not separate:
         raise UsageError(f"the image of {_name(found)} has its weights inside", fix="leave --weights out")
-    own = _file("weights", WEIGHTS_MEMBER, path)
-    yield attrs.evolve(own, plain=Plain(WEIGHTS_PATH, 0, own.size))
+    for source, place in run.mounts(path):
+        own = _file("weights", PurePosixPath(place).name, source)
+        yield attrs.evolve(own, plain=Plain(place.lstrip("/"), 0, own.size))
 
 
 def _file(role: str, name: str, path: Path) -> Member:
@@ -203,8 +204,9 @@ def _constants(found: Described, parts: tuple[Part, ...], frame: str, members: l
         "ARCH": found.lock.target.arch,
         "ISA": found.lock.target.isa,
         "CPU_FLAGS": " ".join(found.flags),
-        "DELIVERY": found.lock.delivery,
+        "DELIVERY": found.lock.weights.delivery,
         "WEIGHTS_PATH": WEIGHTS_PATH,
+        "DIGESTS_PATH": DIGESTS_PATH,
         "UNPACKED": found.unpacked,
         "ENTRY": found.entry,
         "LOADER": found.loader,

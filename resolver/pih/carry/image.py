@@ -18,7 +18,7 @@ from pih.lock import Lock
 from pih_runtime.errors import SealError
 from pih_runtime.isa import ISA_FLAGS
 
-WEIGHTS_PATH = run.WEIGHTS_FILE.lstrip("/")
+WEIGHTS_PATH, DIGESTS_PATH = run.WEIGHTS_FILE.lstrip("/"), run.DIGESTS_FILE.lstrip("/")
 _BLOCK = 4096  # of the disk that a file is unpacked to
 _LOADER = re.compile(r"(usr/)?lib(64)?/ld-linux-[a-z0-9_-]+\.so\.[0-9]")
 _PYTHON = re.compile(r"usr/bin/python3\.[0-9]+")

@@ -12,7 +12,7 @@ from pih.build.progress import renderer
 from pih.bundle import client, engine, run, unpacked
 from pih.bundle import layout as layouts
 from pih.cli import _builders, _workspace
-from pih_runtime.errors import UsageError, WorkerError
+from pih_runtime.errors import SealError, UsageError, WorkerError
 
 _READY_SECONDS = 120.0
 
@@ -34,7 +34,7 @@ def image_of(profile_path: Path, weights_path: Path | None, *, offline: bool) ->
     """The deployment and its built image; refused before it is built where the weights are not as it delivers them."""
     with renderer() as listener:
         found = _workspace.deployment(profile_path, offline=offline, listener=listener)
-        separate = found.lock.delivery == "separate"
+        separate = found.lock.weights.delivery == "separate"
         if separate and weights_path is None:
             raise UsageError(
                 f"{found.profile.name} delivers its weights separately",
@@ -63,5 +63,7 @@ def worker(
             client.wait_ready(running.address, running.alive, _READY_SECONDS)
         except WorkerError as problem:
             words = running.last_words()
-            raise WorkerError(f"{problem.what}{': ' + words if words else ''}", fix=problem.fix) from problem
+            refused = running.process.poll() == SealError.exit_code
+            kind = SealError if refused else WorkerError
+            raise kind(f"{problem.what}{': ' + words if words else ''}", fix=problem.fix) from problem
         yield running

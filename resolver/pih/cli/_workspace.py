@@ -20,7 +20,7 @@ from pih.lock import Artifact, Lock
 from pih.profile import Profile
 
 SOURCE_ROOT = Path(__file__).resolve().parents[3]
-IMAGE, WEIGHTS = "image", "weights"  # steps of every build graph
+IMAGE, WEIGHTS, DIGESTS = "image", "weights", "digests"  # steps of every build graph
 
 Command = TypeVar("Command", bound=Callable[..., object])
 

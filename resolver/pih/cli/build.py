@@ -81,9 +81,10 @@ def command(
     click.echo(f"layout   {layout}")
     click.echo(f"load     tar -C {layout} -cf - . | podman load    (or docker load)")
     weights = ""
-    if found.lock.delivery == "separate":
+    if found.lock.weights.delivery == "separate":
         click.echo(f"weights  pih weights pack --profile {profile_path} --output weights.safetensors")
         weights = "-v ./weights.safetensors:/pih/weights/weights.safetensors:ro "
+        weights += "-v ./weights.digests:/pih/weights/weights.digests:ro "
     click.echo(f"run      podman run --rm --read-only --cap-drop ALL -p {port}:{port} {weights}{held.reference}")
 
 

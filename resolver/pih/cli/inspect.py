@@ -112,6 +112,7 @@ def _facts(held: Opened) -> list[tuple[str, str]]:
         ("limits", f"context {limits.context}, batch {limits.batch}, tokens {limits.tokens}, KV {limits.kv_dtype}"),
         ("service", f"{lock.service.model_name} at {lock.service.host}:{lock.service.port}"),
         ("memory", overview.budget(lock)),
+        ("weights", overview.weights(lock)),
         ("fallbacks", "; ".join(overview.fallbacks(lock)) or "none: every op has its kernel"),
     ]
 

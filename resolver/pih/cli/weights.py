@@ -8,8 +8,13 @@ from pathlib import Path
 
 import click
 
+from pih.build.progress import renderer
 from pih.build.store import measure
+from pih.bundle.run import digests_of
 from pih.cli import _builders, _workspace
+from pih.lock import Lock
+from pih_runtime.digests import root
+from pih_runtime.errors import SealError
 
 
 @click.group()
@@ -26,7 +31,10 @@ def command() -> None:
 )
 @_workspace.profile_option
 @click.option(
-    "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Also copy the packed file there."
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Also copy the packed file there, and its table of digests beside it: FILE with the suffix .digests.",
 )
 @_workspace.offline_option
 @_workspace.json_option
@@ -34,16 +42,42 @@ def pack(profile_path: Path, output: Path | None, offline: bool, as_json: bool) 
     """Pack a profile's checkpoint into one safetensors file in the layout that the locked kernels read.
 
     The checkpoint is fetched unless the store has it: `pih store add model.safetensors` brings one that is at hand.
+    Prints the digest that the profile may pin, as weights.digest.
     """
-    _, result = _builders.build_profile(profile_path, offline=offline, target=_workspace.WEIGHTS)
-    path = result.output
+    with renderer() as listener:
+        found = _workspace.deployment(profile_path, offline=offline, listener=listener)
+        weights, table = (
+            _builders.build(found, "embedded", step, offline=offline, jobs=0, listener=listener).output
+            for step in (_workspace.WEIGHTS, _workspace.DIGESTS)
+        )
+    pin = root(table.read_bytes())
+    _check_pin(found.lock, pin, profile_path)
     if output is not None:
-        beside = output.with_name(f".{output.name}.part")
-        shutil.copyfile(path, beside)
-        beside.replace(output)
-        path = output
-    digest, size = measure(path)
+        weights, table = _copied(weights, output), _copied(table, digests_of(output))
+    digest, size = measure(weights)
+    pinned = bool(found.lock.weights.digest)
     if as_json:
-        click.echo(json.dumps({"path": str(path), "sha256": digest, "size": size}, indent=2))
+        rows = {"path": str(weights), "sha256": digest, "size": size}
+        click.echo(json.dumps({**rows, "digests": str(table), "digest": pin, "pinned": pinned}, indent=2))
         return
-    click.echo(f"weights  {path}\nsha256   {digest}\nsize     {size / 1e6:.1f} MB")
+    click.echo(f"weights  {weights}\nsha256   {digest}\nsize     {size / 1e6:.1f} MB")
+    click.echo(f"digests  {table}\ndigest   {pin}")
+    if found.lock.weights.delivery == "separate" and not pinned:
+        click.echo(f"not pinned: to let the worker take no others, add to [weights] of {profile_path}:")
+        click.echo(f'digest = "{pin}"')
+
+
+def _check_pin(lock: Lock, pin: str, profile_path: Path) -> None:
+    if lock.weights.digest not in ("", pin):
+        raise SealError(
+            f"the packed weights have the digest {pin}, the profile pins {lock.weights.digest}",
+            where=str(profile_path),
+            fix="pack the checkpoint that was pinned; if these are the ones you mean, correct weights.digest: pih lock",
+        )
+
+
+def _copied(path: Path, output: Path) -> Path:
+    beside = output.with_name(f".{output.name}.part")
+    shutil.copyfile(path, beside)
+    beside.replace(output)
+    return output

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from pih_runtime import digests
 from pih_runtime import plan as plans
 from pih_runtime.plan import Plan
 
@@ -56,6 +57,8 @@ def write(root: Path, plan: Plan, stored: Mapping[str, bytes], replaced: Mapping
         WEIGHTS: safetensors(plan, stored),
         **replaced,
     }
+    packed = memoryview(files["weights/weights.safetensors"])
+    files["weights.digests"] = digests.to_text(digests.table_of(packed, digests.SMALLEST))
     listed = []
     for name, data in files.items():
         path = root / name

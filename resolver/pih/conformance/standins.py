@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,16 @@ class Weights:
         if self._left == 0:
             raise WorkerError("made to fail: this tensor cannot be had")
         return self._stored[name]
+
+    def unchecked(self, name: str) -> memoryview:
+        """The same."""
+        return self.tensor(name)
+
+    def check(self, names: Iterable[str]) -> None:
+        """They are right: there need only be such tensors."""
+        for name in names:
+            if name not in self._stored:
+                raise WorkerError(f"there is no tensor {name!r}")
 
 
 class Backend:
@@ -195,7 +205,7 @@ def context(
         "target": {"os": "linux", "arch": "x86_64", "isa": isa, "threads": 2, "memory_bytes": 1 << 30},
         "service": {"host": "127.0.0.1", "port": 0, "model_name": "conformance"},
         "budget": {**dict.fromkeys(_BUDGET, 0), "total": 1, "limit": 1 << 30},
-        "delivery": "embed",
+        "weights": {"delivery": "embed", "verify": "start", "digest": ""},
         "pih": "0",
         "profile": {"name": "conformance"},
         "plan": {"sha256": "0" * 64, "calls": 0},

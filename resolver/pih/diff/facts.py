@@ -20,13 +20,18 @@ _SHIPPED = ("base", "wheels")  # steps whose artifacts are in the image as they 
 
 @attrs.frozen
 class Weights:
-    """artifact: '' for made-up ones. delivery: embed | separate. formats: of the ops that read them: `linear q4_1`."""
+    """artifact: '' for made-up ones. delivery: embed | separate. formats: of the ops that read them: `linear q4_1`.
+
+    verify: start | first-use. pin: the digest that separate ones must have, '' for none.
+    """
 
     plugin: str
     artifact: str
     source: str
     delivery: str
     formats: tuple[str, ...]
+    verify: str = "start"
+    pin: str = ""
 
 
 @attrs.frozen
@@ -192,8 +197,10 @@ def _weights(lock: Lock) -> Weights:
         plugin=str(lock.model.get("plugin")),
         artifact=str(checkpoint(lock).get("artifact", "")),
         source=str(checkpoint(lock)["source"]),
-        delivery=lock.delivery,
+        delivery=lock.weights.delivery,
         formats=tuple(formats),
+        verify=lock.weights.verify,
+        pin=lock.weights.digest,
     )
 
 

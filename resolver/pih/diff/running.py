@@ -98,6 +98,12 @@ def _weights(found: Difference) -> Iterator[Sentence]:
     elif size and not moved:
         what = _size_change(size) if size.size.growth else f"other bytes, still {shown(size.size.new or 0)}"
         yield Sentence(f"Weights: {what}.", told)
+    if "pin" in changed:
+        pin = changed["pin"]
+        yield Sentence(f"The weights are pinned to {pin.new}." if pin.new else "The weights are not pinned any more.")
+    if "verify" in changed:
+        when = "before it is ready" if changed["verify"].new == "start" else "when it first reads them"
+        yield Sentence(f"The worker checks the weights {when}.")
     if "plugin" in changed:
         yield Sentence(f"The model is lowered by {changed['plugin'].new} instead of {changed['plugin'].old}.")
     if "source" in changed:

@@ -101,6 +101,8 @@ def explanation(lock: Lock, profile: Profile, root: Path) -> Explanation:
                 ("device", "memory"),
                 ("kernels", "fallback"),
                 ("weights", "delivery"),
+                ("weights", "verify"),
+                ("weights", "digest"),
             )
         },
     )
@@ -154,7 +156,7 @@ def tree(found: Explanation) -> Branch:
                 f"artifacts: {len(lock.artifacts)}, {mib(sum(artifact.size for artifact in lock.artifacts))}",
                 tuple(map(_group, found.artifacts)),
             ),
-            Branch(f"weights: {lock.delivery}", (Branch(found.lines["weights.delivery"]),)),
+            _weights(found),
         ),
     )
 
@@ -196,6 +198,12 @@ def _reaches(lock: Lock) -> Branch:
     return Branch("reach: what plugins may use of the host", tuple(below))
 
 
+def _weights(found: Explanation) -> Branch:
+    keys = ("delivery", "verify", *(["digest"] if found.lock.weights.delivery == "separate" else []))
+    lines = [found.lines[f"weights.{key}"] for key in keys]
+    return Branch(f"weights: {overview.weights(found.lock)}", tuple(map(Branch, lines)))
+
+
 def _budget(found: Explanation) -> Branch:
     sums, lines = found.lock.budget, found.lines
     parts = [
@@ -233,6 +241,7 @@ def as_json(found: Explanation) -> dict[str, Any]:
         "fallbacks": unstructure(lock.fallbacks),
         "permissions": {plugin.id: unstructure(plugin.permissions) for plugin in lock.plugins},
         "budget": unstructure(lock.budget),
+        "weights": overview.weights_json(lock),
         "artifacts": [unstructure(group) for group in found.artifacts],
         "lines": found.lines,
     }

@@ -56,8 +56,6 @@ def _asked(before: Lock, after: Lock, line: Line) -> Iterator[Move]:
             if said[section][key] != value:
                 why = line(section, _SAME_KEY.get(key, key))
                 yield Move(f"{section}.{key}", str(said[section][key]), str(value), why)
-    if before.delivery != after.delivery:
-        yield Move("weights.delivery", before.delivery, after.delivery, line("weights", "delivery"))
     for role in sorted((before.model.keys() | after.model.keys()) - {"plugin"}):
         old, new = (_source(lock, role) for lock in (before, after))
         if old != new:
@@ -68,8 +66,8 @@ def _sections(lock: Lock) -> dict[str, dict[str, Any]]:
     """What a lock repeats of the profile, by the profile's section."""
     target = {key: value for key, value in unstructure(lock.target).items() if key != "device"}
     device = unstructure(lock.target.device or _NO_DEVICE)
-    limits, service = unstructure(lock.limits), unstructure(lock.service)
-    return {"target": target, "device": device, "limits": limits, "service": service}
+    same = {name: unstructure(getattr(lock, name)) for name in ("limits", "service", "weights")}
+    return {"target": target, "device": device, **same}
 
 
 def _source(lock: Lock, role: str) -> str:

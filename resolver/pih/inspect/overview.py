@@ -69,6 +69,22 @@ def seal(held: Opened) -> str:
     return f"SBOM and provenance, signed in the name of {', '.join(held.seal.signers)} (pih verify checks it)"
 
 
+def weights(lock: Lock) -> str:
+    """How they come, what says which they are, and when they are checked against it."""
+    asked = lock.weights
+    when = "at start" if asked.verify == "start" else "at first use"
+    if asked.delivery == "embed":
+        return f"in the image, checked {when}"
+    if asked.pinned:
+        return f"separate, checked {when} against {asked.digest}"
+    return "separate, not pinned: the worker takes any that fit the plan"
+
+
+def weights_json(lock: Lock) -> dict[str, Any]:
+    """The same for scripts."""
+    return {**attrs.asdict(lock.weights), "pinned": lock.weights.pinned}
+
+
 def mib(count: int) -> str:
     """Bytes as people read them."""
     return f"{count / 2**20:.1f} MiB"
@@ -93,7 +109,7 @@ def as_json(held: Opened) -> dict[str, Any]:
         "model": unstructure(lock.model),
         "limits": unstructure(lock.limits),
         "service": unstructure(lock.service),
-        "delivery": lock.delivery,
+        "weights": weights_json(lock),
         "requires": unstructure(lock.requires),
         "plugins": [
             {

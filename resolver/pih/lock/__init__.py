@@ -20,6 +20,7 @@ from pih.lock.data import (
     Service,
     Step,
     Target,
+    Weights,
 )
 from pih.lock.file import SCHEMA, from_json, path_for, read, to_json, write
 
@@ -44,6 +45,7 @@ __all__ = [
     "Service",
     "Step",
     "Target",
+    "Weights",
     "from_json",
     "path_for",
     "read",

@@ -65,6 +65,24 @@ class Service:
 
 
 @attrs.frozen
+class Weights:
+    """How the packed weights reach the worker, and when it checks them.
+
+    delivery: embed | separate. verify: start | first-use.
+    digest: of the chunk table of separate ones; '' where the profile pins none, and the worker takes any that fit.
+    """
+
+    delivery: str
+    verify: str
+    digest: str
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the image or its lock says which bytes they are."""
+        return self.delivery == "embed" or bool(self.digest)
+
+
+@attrs.frozen
 class Requirement:
     """A capability that a plugin needs, and the plugin that serves it."""
 
@@ -220,7 +238,8 @@ class Seed:
 class BuildGraph:
     """interpreter: the .debs of the pinned Python that runs every step. seed: what Bazel and Nix unpack them with.
 
-    steps: in an order that respects their inputs; the last is the image, and needs all of them but separate weights.
+    steps: in an order that respects their inputs; the last is the image, and needs all of them but separate weights
+    and their digests.
     """
 
     interpreter: tuple[str, ...]
@@ -239,7 +258,7 @@ class Lock:
     model: dict[str, Any]
     limits: Limits
     service: Service
-    delivery: str
+    weights: Weights
     requires: tuple[Requirement, ...]
     plugins: tuple[Plugin, ...]
     start_order: tuple[str, ...]

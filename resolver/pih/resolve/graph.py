@@ -24,6 +24,8 @@ from pih.structure import unstructure
 
 # What compiles a kernel pack: the step that runs it, and the headers that packs of its kind share.
 COMPILERS = {"ziglang": ("kernels", ("kernels/include",)), "nvidia-cuda-nvrtc": ("cubin", ())}
+# Bytes that one digest stands for: decision 0009.
+WEIGHTS_CHUNK = 4 << 20
 
 
 def build_graph(
@@ -36,7 +38,7 @@ def build_graph(
 ) -> BuildGraph:
     """The steps of one deployment; the last is the image. plan: the parameters of its lowering.
 
-    Weights that are delivered separately are a step that the image does not take.
+    Weights that are delivered separately, and their digests, are steps that the image does not take.
     """
     wheels = _bundle_wheels(solution)
     packages = {"runtime/pih_runtime": "pih"} | {
@@ -53,6 +55,7 @@ def build_graph(
         _step("app", params={"packages": packages}, trees=(*packages, "lock")),
         _plan(plan, lowered),
         _weights(files),
+        _step("digests", params={"chunk": WEIGHTS_CHUNK}, steps=("weights",)),
         _model(files),
     ]
     taken = ["base", "wheels", "app", "plan", "model"]
@@ -60,7 +63,7 @@ def build_graph(
         steps.append(_kernels(plan, pack, lowered))
         taken.append("kernels")
     if profile.intent.weights.delivery == "embed":
-        taken.append("weights")
+        taken += ["weights", "digests"]
     params = {"name": profile.name, "arch": profile.intent.target.arch}
     steps.append(_step("image", params=params, trees=("lock",), steps=tuple(taken)))
     return BuildGraph(interpreter=BASE, seed=seed, steps=tuple(steps))

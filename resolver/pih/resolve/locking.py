@@ -12,7 +12,7 @@ import attrs
 from pih import lock as locks
 from pih import stale
 from pih.catalog import Catalog, Manifest, fingerprint
-from pih.lock import Artifact, BuildGraph, Limits, Lock, Plugin, ProfileRef, Requirement, Service
+from pih.lock import Artifact, BuildGraph, Limits, Lock, Plugin, ProfileRef, Requirement, Service, Weights
 from pih.pins import Pins
 from pih.profile import Profile
 from pih.resolve import artifacts, budget, explain, fits, graph, outside, spill
@@ -106,7 +106,7 @@ def lock(
         model={"plugin": f"model/{intent.model.plugin}"} | {role: _described(file) for role, file in files.items()},
         limits=limits,
         service=Service(**unstructure(intent.service)),
-        delivery=intent.weights.delivery,
+        weights=Weights(**unstructure(intent.weights)),
         requires=tuple(
             Requirement(need.capability, need.specifier, plugin.id) for need, plugin in solution.served if not need.by
         ),

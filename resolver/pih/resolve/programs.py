@@ -13,6 +13,7 @@ _STEPS: dict[str, tuple[str, ...]] = {
     "app": ("app", *_LAYERS, *_MODULES),
     "base": ("base", "deb", "elf", "stdlib", *_LAYERS, *_MODULES),
     "cubin": ("cubin", "cubin_elf", "kernels"),
+    "digests": ("digests",),
     "image": ("image", "oci", "source", *_LAYERS),
     "imports": ("app", "elf", "imports", "wheels", *_LAYERS, *_MODULES),
     "kernels": ("kernels",),
@@ -24,11 +25,13 @@ _STEPS: dict[str, tuple[str, ...]] = {
 _RUNTIME = ("__init__", "errors")
 _RUNTIME_OF_APP = (*_RUNTIME, "canonical")
 _RUNTIME_OF_LOWERING = (*_RUNTIME, "ops", "plan")
+_RUNTIME_OF_DIGESTS = (*_RUNTIME, "digests")
+_RUNTIMES = {"lower": _RUNTIME_OF_LOWERING, "app": _RUNTIME_OF_APP, "digests": _RUNTIME_OF_DIGESTS}
 _PACKAGES = frozenset({"lower"})
 
 
 def program(run: str) -> tuple[str, ...]:
     """Files and folders of the program that runs this step."""
-    runtime = _RUNTIME_OF_LOWERING if "lower" in _STEPS[run] else _RUNTIME_OF_APP if "app" in _STEPS[run] else _RUNTIME
+    runtime = next((found for part, found in _RUNTIMES.items() if part in _STEPS[run]), _RUNTIME)
     steps = [f"resolver/pih_steps/{name}" + ("" if name in _PACKAGES else ".py") for name in (*_EVERY, *_STEPS[run])]
     return tuple(sorted(steps) + [f"runtime/pih_runtime/{name}.py" for name in runtime])

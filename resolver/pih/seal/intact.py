@@ -27,7 +27,7 @@ from pih_runtime.errors import SealError
 from pih_steps import base, image, oci
 
 LIST = f"/{layouts.BUNDLE_FILE}"
-WEIGHTS = f"/{image.WEIGHTS}"
+WEIGHTS, DIGESTS = f"/{image.WEIGHTS}", f"/{image.DIGESTS}"
 FIX = "do not use it: build the bundle again, or copy it again from where it came"
 _SOURCE = re.compile(r"(sha256|dirHash):[0-9a-f]{64}\Z")
 _FILE_MODES = (0o644, 0o755)
@@ -124,9 +124,10 @@ def _agrees(contents: Contents, lock: Lock, layout: Layout) -> None:
     plan = listed.get("/pih/plan.json")
     if plan is None or plan.digest != f"sha256:{lock.plan.sha256}":
         raise fail(f"/pih/plan.json is not the plan of the lock, {lock.plan.sha256}")
-    if (WEIGHTS in listed) != (lock.delivery == "embed"):
-        what = WEIGHTS if WEIGHTS in listed else f"no {WEIGHTS}"
-        raise fail(f"the lock says {lock.delivery!r} of the delivery of weights, and the image has {what}")
+    for path in (WEIGHTS, DIGESTS):
+        if (path in listed) != (lock.weights.delivery == "embed"):
+            what = path if path in listed else f"no {path}"
+            raise fail(f"the lock says {lock.weights.delivery!r} of the delivery of weights, and the image has {what}")
     parts = {file.component for file in contents.files}
     for plugin in lock.plugins:
         if plugin.runtime is not None and plugin.id not in parts:

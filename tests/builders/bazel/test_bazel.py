@@ -13,7 +13,7 @@ from tests.builders.bazel.conftest import IMAGE, SYNTHETIC
 from tests.support import podman
 from tests.support.program import PROFILE
 
-STEPS = {"imports", "wheels", "base", "app", "plan", "weights", "model", "kernels", "smollm2-cpu"}
+STEPS = {"imports", "wheels", "base", "app", "plan", "weights", "digests", "model", "kernels", "smollm2-cpu"}
 
 
 def test_one_action_a_step(first4):

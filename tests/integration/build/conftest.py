@@ -10,7 +10,7 @@ import pytest
 from pih.build import embedded, interpreter
 from pih.build.progress import silent
 from pih.build.store import open_store
-from pih.lock import SCHEMA, Artifact, Budget, BuildGraph, Limits, Lock, PlanRef, ProfileRef, Service, Target
+from pih.lock import SCHEMA, Artifact, Budget, BuildGraph, Limits, Lock, PlanRef, ProfileRef, Service, Target, Weights
 from tests.integration.build.tiny import GRAPH, INTERPRETER, PROGRAMS, SEED
 from tests.support.artifacts import artifact, pinned
 
@@ -64,7 +64,7 @@ def a_lock(interpreter_artifacts):
         model={},
         limits=Limits(1, 1, 1, "f32", 0),
         service=Service("127.0.0.1", 1, "tiny"),
-        delivery="embed",
+        weights=Weights("embed", "start", ""),
         requires=(),
         plugins=(),
         start_order=(),

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pih_runtime.errors import WorkerError
+from pih_runtime.errors import SealError, WorkerError
 from pih_runtime.plan import Limits, to_json
 from pih_runtime.step import Sampling, Step
 from tests.integration.kernels.formats import aligned, bf16_round
@@ -36,6 +36,7 @@ class Weights:
 
     def __init__(self, plan):
         rng = np.random.default_rng(4)
+        self.checked, self.damaged = [], False
         self.tensors = {one.name: memoryview(aligned(self._bytes(rng, one))) for one in plan.weights}
 
     def _bytes(self, rng, weight):
@@ -50,8 +51,13 @@ class Weights:
             blocks[:, 32:64] = np.full(16, -0.08, np.float16).view(np.uint8)
         return blocks.ravel()
 
-    def tensor(self, name):
+    def unchecked(self, name):
         return self.tensors[name]
+
+    def check(self, names):
+        self.checked += [sorted(names)]
+        if self.damaged:
+            raise SealError("tensor: chunk 3 is not the one")
 
 
 def batch(*parts, draw=None):
@@ -197,6 +203,30 @@ def test_stop_ends_threads_and_refuses_steps(parts_of):
     assert threading.active_count() == before
     with pytest.raises(WorkerError, match="has stopped"):
         backend.submit(batch((0, 0, PROMPT)))
+
+
+def test_every_weight_is_checked_once_before_the_first_step_and_never_again(start, parts_of):
+    plan, _, weights = parts_of
+    backend = start()
+    assert weights.checked == []
+    for position in range(3):
+        run(backend, (0, position, PROMPT[position : position + 1]))
+    assert weights.checked == [sorted(weight.name for weight in plan.weights)]
+
+
+def test_nothing_is_computed_with_weights_that_are_not_the_sealed_ones(parts_of):
+    plan, pack, weights = parts_of
+    weights.damaged = True
+    ran = []
+    backend = CpuBackend(plan, replace(pack, run=lambda *arguments: ran.append(arguments)), weights, 2)
+    try:
+        tickets = [backend.submit(batch((slot, 0, PROMPT))) for slot in range(2)]
+        for ticket in tickets:
+            with pytest.raises(SealError, match="chunk 3 is not the one"):
+                backend.wait(ticket)
+    finally:
+        backend.stop()
+    assert ran == []
 
 
 def test_takes_exactly_the_memory_of_the_plan_and_gives_it_back(parts_of, monkeypatch):

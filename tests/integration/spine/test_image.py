@@ -69,5 +69,6 @@ def test_what_was_not_selected_is_not_there(image):
     assert not [c for c in components if c.startswith(("transport/", "backend/torch", "model/qwen3"))]
     assert not [p for p in paths if p.endswith((".py", ".pyi", ".h", ".a")) or "/tests/" in p or "numpy" in p]
     assert {file["path"] for file in seen["files"] if file["component"] == "weights"} == {
-        "/pih/weights/weights.safetensors"
+        "/pih/weights/weights.safetensors",
+        "/pih/weights.digests",
     }

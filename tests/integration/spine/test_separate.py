@@ -1,5 +1,6 @@
 """Weights delivered apart from the image, from a hub on loopback: lock, image without the bytes, pack, run."""
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -82,6 +83,14 @@ def own(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def stocked(own, checkpoint, tmp_path_factory):
+    """A store that has it."""
+    environment = {**own, "PIH_STORE": str(tmp_path_factory.mktemp("stocked") / "store")}
+    pih("store", "add", checkpoint, environment=environment)
+    return environment
+
+
+@pytest.fixture(scope="module")
 def locked(deployment, checkpoint, own, tmp_path_factory):
     """The profile, locked in another store while the hub answered."""
     pih("fetch", "--profile", "profiles/qwen3-cpu.toml")
@@ -110,7 +119,9 @@ def test_image_builds_without_the_bytes_and_the_weights_when_they_are_at_hand(lo
     assert "pih store add" in refused.stderr
     assert not output.exists()
     ours("store", "add", checkpoint)
-    ours(*pack)
+    assert "not pinned" in ours(*pack).stdout
+    assert "not pinned" in ours("explain", "--profile", locked, "--offline").stdout
+    assert "not pinned" in ours("inspect", image["layout"]).stdout
 
     ask = ("run", "--profile", locked, "--offline", "--prompt", "Hi", "--max-tokens", "4")
     without = ours(*ask, check=False)
@@ -121,6 +132,44 @@ def test_image_builds_without_the_bytes_and_the_weights_when_they_are_at_hand(lo
     output.chmod(0o644)
     output.write_bytes(output.read_bytes()[:-64])
     damaged = ours(*ask, "--weights", output, check=False)
-    assert damaged.returncode == 9
+    assert damaged.returncode == 8  # the digests beside it tell, though nothing pins them
     assert "Traceback" not in damaged.stderr
-    assert "weights" in damaged.stderr
+    assert "their digests are of" in damaged.stderr
+
+
+@pytest.mark.parametrize("verify", ["start", "first-use"])
+def test_pinned_weights_run_and_a_flipped_bit_is_refused(locked, stocked, tmp_path, verify):
+    def ours(*arguments, check=True):
+        return pih(*arguments, environment=stocked, check=check)
+
+    output = tmp_path / "packed.safetensors"
+    packed = json.loads(ours("weights", "pack", "--profile", locked, "--offline", "--output", output, "--json").stdout)
+    assert not packed["pinned"]
+    assert packed["digest"] == f"sha256:{hashlib.sha256(Path(packed['digests']).read_bytes()).hexdigest()}"
+
+    def pinned(digest):
+        """The profile with a pin, locked with what is locked already."""
+        path = locked.with_name(f"pinned-{verify}.toml")
+        path.write_text(locked.read_text() + f'verify = "{verify}"\ndigest = "{digest}"\n')
+        shutil.copy(locked.with_suffix(".lock.json"), path.with_suffix(".lock.json"))
+        ours("lock", "--profile", path, "--offline")
+        return path
+
+    other = ours("weights", "pack", "--profile", pinned(f"sha256:{'0' * 64}"), "--offline", check=False)
+    assert other.returncode == 8
+    assert f"have the digest {packed['digest']}, the profile pins" in other.stderr
+
+    profile = pinned(packed["digest"])
+    assert "not pinned" not in ours("weights", "pack", "--profile", profile, "--offline").stdout
+    ask = ("run", "--profile", profile, "--offline", "--prompt", "Hi", "--max-tokens", "4", "--weights", output)
+    assert ours(*ask).stdout.strip()
+    data = bytearray(output.read_bytes())
+    data[-1] ^= 1
+    output.write_bytes(data)
+    refused = ours(*ask, check=False)
+    assert refused.returncode == (8 if verify == "start" else 9)  # at first use it is a request that fails
+    assert f"chunk {(len(data) - 1) // (4 << 20)} of the weights" in refused.stderr
+    Path(packed["digests"]).unlink()
+    unknown = ours(*ask, check=False)
+    assert unknown.returncode == 8
+    assert "cannot read the digests of the weights" in unknown.stderr

@@ -99,7 +99,8 @@ def build(source, interpreter, debs, wheels):
         step("wheels", artifacts=wheels, steps=["imports"])
         step("app", params=parts, trees=trees)
         step("base", artifacts=debs, steps=["imports"])
-        inputs = ["base", "wheels", "app", "plan", "model", "kernels", "weights"]
+        step("digests", params={"chunk": 1 << 20}, steps=["weights"])
+        inputs = ["base", "wheels", "app", "plan", "model", "kernels", "weights", "digests"]
         step("image", params={"name": "tiny", "arch": "x86_64"}, trees=trees, steps=inputs)
         return folder
 

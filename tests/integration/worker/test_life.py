@@ -14,6 +14,7 @@ import httpx
 import openai
 import pytest
 
+from pih_runtime import digests
 from pih_runtime.canonical import sealed
 from tests.integration.worker.toy_bundle import PLUGINS, command, seal, weights_file, write_bundle
 
@@ -160,15 +161,27 @@ REFUSED = {
     "no bundle.json": (8, "cannot read", lambda folder: (folder / "pih/bundle.json").unlink(), False),
     "changed weights": (
         8,
-        "the weights are sha256:",
+        "the header: chunk 0 of the weights, bytes 0 to 384, is not the one",
         lambda folder: (folder / "pih/weights/weights.safetensors").write_bytes(weights_file(data=b"x" * 256)),
         False,
     ),
     "truncated weights": (
         8,
-        "not a safetensors file",
+        "the weights have 300 bytes, their digests are of 384",
         lambda folder: os.truncate(folder / "pih/weights/weights.safetensors", 300),
         False,
+    ),
+    "changed digests": (
+        8,
+        "weights.digests: is sha256:",
+        lambda folder: (folder / "pih/weights.digests").write_text("pih-weights-digests 1\n"),
+        False,
+    ),
+    "no digests": (
+        8,
+        "does not list the digests of the weights",
+        lambda folder: (folder / "pih/weights.digests").unlink(),
+        True,
     ),
     "missing weights": (
         9,
@@ -249,12 +262,58 @@ def test_weights_delivered_apart_are_taken_from_the_mount(tmp_path, launch):
     folder = write_bundle(tmp_path, delivery="separate")
     worker = launch(folder)
     worker.wait_for("ready in")
-    assert "delivered apart" in "\n".join(worker.lines)
+    assert "weights 384 bytes are not pinned, and no digests lie beside them" in "\n".join(worker.lines)
+    assert worker.metrics()['pih_weights_info{delivery="separate",verify="start",digest="",pinned="no"}'] == 1
     worker.end()
     shutil.rmtree(folder / "pih/weights")
     (folder / "pih/weights").mkdir()
     code, text = run(folder, "--listen", "127.0.0.1:0")
     assert (code, "mount the weights at /pih/weights" in text) == (9, True)
+
+
+def test_pinned_weights_are_checked_and_others_refused(tmp_path, launch):
+    folder = write_bundle(tmp_path, delivery="separate", pinned=True)
+    worker = launch(folder)
+    worker.wait_for("ready in")
+    assert "bytes, checked now against sha256:" in "\n".join(worker.lines)
+    worker.end()
+    packed = weights_file(data=b"x" * 256)
+    (folder / "pih/weights/weights.safetensors").write_bytes(packed)
+    code, text = run(folder, "--listen", "127.0.0.1:0")
+    assert (code, "chunk 0 of the weights" in text) == (8, True)
+    table = digests.to_text(digests.table_of(memoryview(packed), digests.SMALLEST))
+    (folder / "pih/weights/weights.digests").write_bytes(table)
+    code, text = run(folder, "--listen", "127.0.0.1:0")
+    assert (code, "the digests of the weights are sha256:" in text) == (8, True)
+
+
+@pytest.mark.parametrize("delivery", ["embed", "separate"])
+def test_at_first_use_a_damaged_tensor_ends_the_worker_and_no_answer_comes_of_it(tmp_path, launch, delivery):
+    # Longer than a chunk, so that the header and the tensor's end lie in different ones.
+    folder = write_bundle(tmp_path, delivery=delivery, pinned=delivery == "separate", verify="first-use", values=4096)
+    path = folder / "pih/weights/weights.safetensors"
+    damaged = bytearray(path.read_bytes())
+    damaged[-1] ^= 1
+    path.write_bytes(damaged)
+    worker = launch(folder)
+    worker.wait_for("ready in")
+    assert worker.get("/health/ready").status_code == 200
+    answer = worker.post("/v1/completions", json={"model": "toy", "prompt": "b"})
+    assert answer.status_code == 500
+    assert "tensor 'toy': chunk 4 of the weights, bytes 16384 to 16512" in answer.json()["error"]["message"]
+    worker.process.wait(15)
+    code, text = worker.end()
+    assert code == 8
+    assert "tensor 'toy': chunk 4 of the weights, bytes 16384 to 16512" in errors(text)[0]
+
+
+def test_at_first_use_a_worker_answers_as_ever(tmp_path, launch):
+    worker = launch(write_bundle(tmp_path, verify="first-use", values=4096))
+    worker.wait_for("ready in")
+    assert not [line for line in worker.lines if "every chunk checked" in line]
+    assert worker.post("/v1/completions", json={"model": "toy", "prompt": "b"}).status_code == 200
+    worker.wait_for("weights: every chunk checked")
+    assert worker.end()[0] == 0
 
 
 def test_a_failure_at_the_last_start_stops_all_others_and_reports_every_release_error(tmp_path):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from pih_runtime import digests
 from pih_runtime.canonical import sealed
 from pih_runtime.plan import Cache, Limits, Plan, Weight, to_json
 
@@ -56,7 +57,7 @@ def tokenizer() -> Tokenizer:
     return made
 
 
-def plan(vocab: int, *, tokens: int = 32, seqs: int = 4, context: int = 256, pages: int = 64) -> Plan:
+def plan(vocab: int, *, tokens: int = 32, seqs: int = 4, context: int = 256, pages: int = 64, values: int = 64) -> Plan:
     return Plan(
         model="toy",
         limits=Limits(tokens=tokens, seqs=seqs, context=context),
@@ -64,7 +65,7 @@ def plan(vocab: int, *, tokens: int = 32, seqs: int = 4, context: int = 256, pag
         arena_bytes=0,
         buffers=(),
         caches=(Cache("kv", layers=1, kv_heads=1, head_dim=1, page_size=16, pages=pages, dtype="f32"),),
-        weights=(Weight("toy", (64,), "f32", "rows", 256),),
+        weights=(Weight("toy", (values,), "f32", "rows", 4 * values),),
         calls=(),
     )
 
@@ -79,12 +80,18 @@ def write_bundle(
     isa="x86-64-v3",
     total=1000,
     delivery="embed",
+    verify="start",
+    pinned=False,
+    values=64,
     stop_ids=(0, 2),
 ) -> Path:
-    """A bundle's root folder; its /pih is FOLDER/pih. settings: by plugin id."""
+    """A bundle's root folder; its /pih is FOLDER/pih. settings: by plugin id. values: of its one tensor.
+
+    Separate weights have their digests beside them where they are pinned.
+    """
     root = folder / "pih"
     made = tokenizer()
-    lowered = plan(made.get_vocab_size(), **(limits or {}))
+    lowered = plan(made.get_vocab_size(), values=values, **(limits or {}))
     (root / "model").mkdir(parents=True)
     (root / "weights").mkdir()
     made.save(str(root / "model/tokenizer.json"))
@@ -98,7 +105,12 @@ def write_bundle(
     }
     (root / "model/text.json").write_text(json.dumps(about))
     (root / "plan.json").write_text(to_json(lowered))
-    (root / "weights/weights.safetensors").write_bytes(weights_file())
+    packed = weights_file(data=bytes(4 * values))
+    (root / "weights/weights.safetensors").write_bytes(packed)
+    table = digests.to_text(digests.table_of(memoryview(packed), digests.SMALLEST))
+    if delivery == "embed" or pinned:
+        (root / ("weights.digests" if delivery == "embed" else "weights/weights.digests")).write_bytes(table)
+    weights = {"delivery": delivery, "verify": verify, "digest": digests.root(table) if pinned else ""}
     shutil.copytree(
         TREE / "runtime/pih_runtime", root / "lib/pih_runtime", ignore=shutil.ignore_patterns("*.pyc", "__pycache__")
     )
@@ -106,7 +118,7 @@ def write_bundle(
     choices = {"backend/toy": {"choices": CHOICES, **(settings or {}).get("backend/toy", {})}}
     lock = _lock(descriptions, {**(settings or {}), **choices})
     lock["target"]["isa"], lock["budget"]["total"] = isa, total
-    (root / "lock.json").write_text(json.dumps(sealed({**lock, "fallbacks": list(fallbacks), "delivery": delivery})))
+    (root / "lock.json").write_text(json.dumps(sealed({**lock, "fallbacks": list(fallbacks), "weights": weights})))
     (folder / "usr/bin").mkdir(parents=True)
     (folder / "usr/bin/pih-worker").write_text(LAUNCHER.format(lib=str(root / "lib")))
     seal(root, without_weights=delivery == "separate")

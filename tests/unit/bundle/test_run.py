@@ -55,7 +55,17 @@ def test_a_public_worker_has_its_port_and_no_more():
     assert "--publish 127.0.0.1:8000:8000" in text
     assert "--volume /w/weights.safetensors:/pih/weights/weights.safetensors:ro" in text
     assert "--network" not in text
+    assert ".digests" not in text
     assert text.endswith("image --listen 0.0.0.0:8000")
+
+
+def test_the_digests_of_separate_weights_go_with_them(tmp_path):
+    weights = tmp_path / "qwen3.safetensors"
+    assert run.mounts(None) == []
+    assert run.mounts(weights) == [(weights, "/pih/weights/weights.safetensors")]
+    (tmp_path / "qwen3.digests").write_text("")
+    text = " ".join(engine.command("podman", "n", "image", PUBLIC, weights, NOTHING))
+    assert f"--volume {tmp_path}/qwen3.digests:/pih/weights/weights.digests:ro" in text
 
 
 @pytest.mark.parametrize(

@@ -163,3 +163,13 @@ def test_what_no_sentence_is_about_is_told_all_the_same():
     found = compare(attrs.evolve(FIRST, image=None), other)
     assert not found.same
     assert words.sentences(found)[0] == "Only these parts of the lock changed: build, start_order."
+
+
+def test_what_the_weights_are_checked_against_and_when():
+    digest = f"sha256:{'a' * 64}"
+    pinned = attrs.evolve(FIRST, weights=attrs.evolve(FIRST.weights, pin=digest))
+    assert [sentence for sentence in said(pinned) if "pinned" in sentence] == [f"The weights are pinned to {digest}."]
+    assert "The weights are not pinned any more." in said(FIRST, pinned)
+    later = attrs.evolve(FIRST, weights=attrs.evolve(FIRST.weights, verify="first-use"))
+    assert "The worker checks the weights when it first reads them." in said(later)
+    assert "The worker checks the weights before it is ready." in said(FIRST, later)

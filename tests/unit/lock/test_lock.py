@@ -68,11 +68,11 @@ MESSAGES = {
         changed(buget={}),
         (
             'buget: unknown key\n  to fix: did you mean "budget"? known keys: schema, pih, profile, '
-            "target, model, limits, service, delivery, requires, plugins, start_order, bindings, fallbacks, budget, "
+            "target, model, limits, service, weights, requires, plugins, start_order, bindings, fallbacks, budget, "
             "plan, artifacts, build, digests"
         ),
     ),
-    "a wrong type": (changed(delivery=3), "delivery: 3 is not a string\n  to fix: give a string"),
+    "a wrong type": (changed(pih=3), "pih: 3 is not a string\n  to fix: give a string"),
     "a string for a list": (changed(start_order="abc"), 'start_order: "abc" is not a list\n  to fix: give a list'),
     "a wrong item": (changed(start_order=[1]), "start_order[0]: 1 is not a string\n  to fix: give a string"),
     "a wrong value deep inside": (

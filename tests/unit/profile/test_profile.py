@@ -83,6 +83,24 @@ MESSAGES = [
             "generation"
         ),
     ),
+    (
+        ("[service]", f'[weights]\ndigest = "sha256:{"0" * 64}"\n[service]'),
+        (
+            "x.toml:19: weights.digest: the image holds its weights, and lists their digests itself\n"
+            '  to fix: remove it, or set weights.delivery = "separate"'
+        ),
+    ),
+    (
+        ("[service]", '[weights]\nverify = "never"\n[service]'),
+        'x.toml:19: weights.verify: "never" is not allowed\n  to fix: allowed: "start" or "first-use"',
+    ),
+    (
+        ("[service]", '[weights]\ndelivery = "separate"\ndigest = "sha256:AB"\n[service]'),
+        (
+            'x.toml:20: weights.digest: "sha256:AB" is not allowed\n'
+            '  to fix: write it like "sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"'
+        ),
+    ),
     (("threads = 2\n", ""), "x.toml:8: target.threads: missing\n  to fix: add threads"),
     (
         ("threads = 2", 'threads = "2"'),

@@ -120,11 +120,15 @@ def test_an_image_that_is_not_one_of_its_lock(tmp_path, said):
 
 
 def test_weights_where_the_lock_has_none(tmp_path):
-    layout = bundles.write(tmp_path / "x", lock=attrs.evolve(bundles.LOCK, delivery="separate"))
+    layout = bundles.write(
+        tmp_path / "x", lock=attrs.evolve(bundles.LOCK, weights=attrs.evolve(bundles.LOCK.weights, delivery="separate"))
+    )
     verify.whole(layout)
     embedded = layer.File(tar.Entry("pih/weights/weights.safetensors", b"x"), "weights", "x")
     odd = bundles.write(
-        tmp_path / "y", lock=attrs.evolve(bundles.LOCK, delivery="separate"), change=added("app", embedded)
+        tmp_path / "y",
+        lock=attrs.evolve(bundles.LOCK, weights=attrs.evolve(bundles.LOCK.weights, delivery="separate")),
+        change=added("app", embedded),
     )
     with pytest.raises(SealError, match="of the delivery of weights"):
         verify.whole(odd)

@@ -16,7 +16,7 @@ def files(lock):
     """A file of each component that an image of this lock can have."""
     names = {"pih", "model", *(plugin.id for plugin in lock.plugins)}
     names |= {artifact.name for artifact in lock.artifacts if artifact.kind in ("deb", "wheel")}
-    names |= {"weights"} if lock.delivery == "embed" else set()
+    names |= {"weights"} if lock.weights.delivery == "embed" else set()
     return [Read(f"/{name}", 0, "0" * 64, "0" * 40, "", name) for name in sorted(names)]
 
 

@@ -37,9 +37,9 @@ def inputs(tmp_path):
     (tmp_path / "lock.json").write_bytes(lock)
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "tokenizer.json").write_text("{}")
-    for step in ("plan", "kernels", "weights"):
+    for step in ("plan", "kernels", "weights", "digests"):
         (tmp_path / step).write_text(step)
-    steps |= {step: tmp_path / step for step in ("plan", "model", "kernels", "weights")}
+    steps |= {step: tmp_path / step for step in ("plan", "model", "kernels", "weights", "digests")}
     return {
         "params": {"name": "tiny", "arch": "x86_64"},
         "trees": {"lock": tmp_path / "lock.json"},
@@ -76,7 +76,7 @@ def test_layers_lie_by_how_seldom_they_change_and_weights_are_not_compressed(inp
         ["etc/passwd"],
         ["pih/lib/server.pyc"],
         ["pih/lock.json"],
-        ["pih/bundle.json", "pih/kernels/pack.so", "pih/model/tokenizer.json", "pih/plan.json"],
+        ["pih/bundle.json", "pih/kernels/pack.so", "pih/model/tokenizer.json", "pih/plan.json", "pih/weights.digests"],
         ["pih/weights/weights.safetensors"],
     ]
     assert [descriptor["mediaType"].rpartition(".")[2] for descriptor in manifest["layers"]] == ["tar+gzip"] * 4 + [
@@ -113,16 +113,23 @@ def test_bundle_lists_every_file_but_itself(inputs, make_spec, tmp_path):
         "pack.so": "kernels/cpu",
         "plan.json": "model/llama",
         "tokenizer.json": "model",
+        "weights.digests": "weights",
         "weights.safetensors": "weights",
     }
 
 
 def test_weights_delivered_apart_and_no_kernel_pack_leave_their_layers_out(inputs, make_spec, tmp_path):
-    del inputs["steps"]["weights"], inputs["steps"]["kernels"]
+    del inputs["steps"]["weights"], inputs["steps"]["digests"], inputs["steps"]["kernels"]
     image.run(make_spec(**inputs))
     _, _, layers = _open(tmp_path / "out")
     assert sorted(layers[-1]) == ["pih/bundle.json", "pih/model/tokenizer.json", "pih/plan.json"]
     assert b"weights" not in layers[-1]["pih/bundle.json"]
+
+
+def test_no_image_has_weights_without_their_digests(inputs, make_spec):
+    del inputs["steps"]["digests"]
+    with pytest.raises(BuildError, match="no step 'digests'"):
+        image.run(make_spec(**inputs))
 
 
 def test_the_layout_is_a_docker_archive_too(inputs, make_spec, tmp_path):

@@ -17,7 +17,7 @@ from pih_backend_cpu.calls import call_table, scratch_shares
 from pih_backend_cpu.memory import Region, allocate, buffer_address, release
 from pih_backend_cpu.pack import CSampling, CStep, Pack
 from pih_runtime.contracts import Weights
-from pih_runtime.errors import WorkerError, described
+from pih_runtime.errors import SealError, WorkerError, described
 from pih_runtime.limits import check_step
 from pih_runtime.plan import Plan
 from pih_runtime.step import Step
@@ -45,7 +45,8 @@ class CpuBackend:
         self.plan = plan
         self._pack = pack
         self._threads = threads
-        self._views = {weight.name: weights.tensor(weight.name) for weight in plan.weights}
+        self._weights = weights
+        self._views = {weight.name: weights.unchecked(weight.name) for weight in plan.weights}
         self._scratch_floats = plan.vocab * _SCRATCH_FLOATS_PER_LOGIT
         with ExitStack() as acquired:
 
@@ -100,6 +101,8 @@ class CpuBackend:
         if not isinstance(ticket, Ticket):
             raise WorkerError("not a ticket of this backend")
         ticket.done.wait()
+        if isinstance(ticket.error, SealError):
+            raise ticket.error
         if ticket.error is not None:
             raise WorkerError(f"the step failed: {described(ticket.error)}") from ticket.error
         return ticket.ids
@@ -164,8 +167,12 @@ class CpuBackend:
         )
 
     def _run(self) -> None:
+        checked = False
         while (ticket := self._queue.get()) is not None:
             try:
+                if not checked:  # once: a dense plan's first step reads every weight
+                    self._weights.check(self._views)
+                    checked = True
                 self._pack.run(
                     self._team.address, self._threads, self._calls, len(self._calls), ctypes.byref(ticket.raw)
                 )

@@ -20,6 +20,11 @@ def exposition(lock: Mapping[str, Any], metrics: Iterable[Metric], *, ready: boo
     lines = [*_header("pih_build_info", "gauge", "What this worker runs."), f"pih_build_info{_labels(labels)} 1"]
     lines += _header("pih_fallback_info", "gauge", "Slower or less exact paths that the lock names.")
     lines += [f"pih_fallback_info{_labels({'fallback': name})} 1" for name in lock["fallbacks"]]
+    weights = lock["weights"]
+    held = {"delivery": weights["delivery"], "verify": weights["verify"], "digest": weights["digest"]}
+    held["pinned"] = "yes" if weights["delivery"] == "embed" or weights["digest"] else "no"
+    lines += _header("pih_weights_info", "gauge", "How the weights came, and whether anything says which they are.")
+    lines.append(f"pih_weights_info{_labels(held)} 1")
     for name, kind, text, value in (("pih_ready", "gauge", "1 while serving.", float(ready)), *metrics):
         lines += [*_header(name, kind, text), f"{name} {value:.17g}"]
     return "\n".join(lines) + "\n"

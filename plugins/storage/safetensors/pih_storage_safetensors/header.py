@@ -31,20 +31,25 @@ class Tensor:
     end: int
 
 
-def parse(data: memoryview) -> dict[str, Tensor]:
-    """Tensors by name; ValueError says what is wrong with the file."""
+def extent(data: memoryview) -> int:
+    """Bytes of the header, its own length included; ValueError where they do not fit the file."""
     if len(data) < 8:
         raise ValueError(f"{len(data)} bytes cannot hold a header")
     (length,) = struct.unpack_from("<Q", data)
     if not 2 <= length <= min(LONGEST, len(data) - 8):
         raise ValueError(f"header of {length} bytes in a file of {len(data)}")
+    return 8 + int(length)
+
+
+def parse(data: memoryview) -> dict[str, Tensor]:
+    """Tensors by name; ValueError says what is wrong with the file."""
+    base = extent(data)
     try:
-        table = json.loads(bytes(data[8 : 8 + length]), object_pairs_hook=_unique)
+        table = json.loads(bytes(data[8:base]), object_pairs_hook=_unique)
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as problem:
         raise ValueError(f"header is not JSON: {problem}") from problem
     if not isinstance(table, dict):
         raise ValueError("header is not a JSON object")  # noqa: TRY004 - the file's value is wrong, not a caller's type
-    base = 8 + length
     tensors = [_tensor(name, item, base) for name, item in table.items() if name != "__metadata__"]
     _check_cover(tensors, base, len(data))
     return {tensor.name: tensor for tensor in tensors}

@@ -1,68 +1,77 @@
-"""A memory-mapped weights file and the two checks it must pass before use."""
+"""Mapped weights: tensors by name, and the checks they must pass before use."""
 
 from __future__ import annotations
 
-import hashlib
-import mmap
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from pih_runtime.errors import SealError, WorkerError
 from pih_runtime.plan import Weight
-from pih_storage_safetensors.header import Tensor, parse
+from pih_storage_safetensors.chunks import Chunks
+from pih_storage_safetensors.file import MappedFile
+from pih_storage_safetensors.header import Tensor, extent, parse
 
 
 @dataclass(frozen=True, slots=True)
 class MappedWeights:
-    """Serves storage.weights. data: the whole file, read only."""
+    """Serves storage.weights. chunks: None where nothing says what the bytes should be.
 
-    data: memoryview
+    told: called once all of them are checked, with the seconds that the last took.
+    """
+
+    file: MappedFile
     tensors: Mapping[str, Tensor]
+    chunks: Chunks | None
+    told: Callable[[float], None]
 
     def tensor(self, name: str) -> memoryview:
-        """The bytes of one tensor, in the map itself."""
+        """The bytes of one tensor, in the map itself, checked."""
+        self.check((name,))
+        return self.unchecked(name)
+
+    def unchecked(self, name: str) -> memoryview:
+        """The same before `check`: for their address alone."""
+        tensor = self._tensor(name)
+        return self.file.data[tensor.start : tensor.end]
+
+    def check(self, names: Iterable[str]) -> None:
+        """SealError unless all bytes of these tensors are the sealed ones; what was checked once is not read again."""
+        if self.chunks is None or not self.chunks.left:
+            return
+        wanted = [self._tensor(name) for name in names]
+        began = time.monotonic()
+        last = self.chunks.check({f"tensor {tensor.name!r}": (tensor.start, tensor.end) for tensor in wanted})
+        self.file.check_unchanged()
+        if last:
+            self.told(time.monotonic() - began)
+
+    def stop(self) -> None:
+        """Let go of the map. A second call does nothing."""
+        self.file.stop()
+
+    def _tensor(self, name: str) -> Tensor:
         found = self.tensors.get(name)
         if found is None:
             raise WorkerError(f"the weights hold no tensor {name!r}", fix="build the bundle again")
-        return self.data[found.start : found.end]
-
-    def stop(self) -> None:
-        """Let go of the map; the kernel frees it with the last view that a backend still holds."""
-        self.data.release()
+        return found
 
 
-def open_weights(path: Path, *, apart: bool) -> MappedWeights:
-    """Map the file and read its header; `apart`: the bundle expects it from a mount."""
+def tensors_of(data: memoryview, chunks: Chunks | None, where: str) -> Mapping[str, Tensor]:
+    """The file's tensors; the header is checked before a word of it is believed."""
     try:
-        with path.open("rb") as file:
-            # Copy on write, never written: backends need a writable buffer to take its address; pages stay shared.
-            data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
-    except (OSError, ValueError) as problem:  # ValueError: an empty file
-        fix = "mount the weights at /pih/weights" if apart else "load the image again, or build it again"
-        raise WorkerError(f"cannot map the weights: {problem}", where=str(path), fix=fix) from problem
-    try:
-        return MappedWeights(data, parse(data))
+        if chunks is not None:
+            chunks.check({"the header": (0, extent(data))})
+        return parse(data)
     except ValueError as problem:
-        raise SealError(f"not a safetensors file: {problem}", where=str(path)) from problem
+        raise SealError(f"not a safetensors file: {problem}", where=where) from problem
 
 
-def check_digest(weights: MappedWeights, digest: str, where: str) -> None:
-    """SealError where the file is not the one the bundle was sealed with."""
-    have = f"sha256:{hashlib.sha256(weights.data).hexdigest()}"
-    if have != digest:
-        raise SealError(
-            f"the weights are {have}, bundle.json says {digest}",
-            where=where,
-            fix="load the image again, or build it again",
-        )
-
-
-def check_against(weights: MappedWeights, wanted: Sequence[Weight], where: str) -> None:
+def check_against(tensors: Mapping[str, Tensor], wanted: Sequence[Weight], where: str) -> None:
     """Every tensor of the plan is there with its length; there is no other but filler."""
     fix = "mount the weights that were packed for this bundle (pih weights pack)"
     for weight in wanted:
-        found = weights.tensors.get(weight.name)
+        found = tensors.get(weight.name)
         if found is None:
             raise SealError(f"the plan needs tensor {weight.name!r}, the file has none", where=where, fix=fix)
         if found.end - found.start != weight.nbytes:
@@ -71,6 +80,6 @@ def check_against(weights: MappedWeights, wanted: Sequence[Weight], where: str) 
                 f"tensor {weight.name!r} has {have} bytes, the plan says {weight.nbytes}", where=where, fix=fix
             )
     names = {weight.name for weight in wanted}
-    extra = sorted(name for name in weights.tensors if name not in names and not name.startswith("_pad."))
+    extra = sorted(name for name in tensors if name not in names and not name.startswith("_pad."))
     if extra:
         raise SealError(f"the file holds tensor {extra[0]!r}, which the plan does not use", where=where, fix=fix)

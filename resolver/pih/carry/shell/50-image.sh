@@ -107,7 +107,7 @@ record() {
     wrong=$(changed "$1" "$2.read")
     rm "$2.read"
     [ -z "$wrong" ] || die $HOST "$1/$wrong is not what was unpacked" "see that its disk works"
-    wrong=$(unlisted "$1" "$2" | grep -v -x -e pih/bundle.json -e "$WEIGHTS_PATH" || :)
+    wrong=$(unlisted "$1" "$2" | grep -v -x -e pih/bundle.json -e "$WEIGHTS_PATH" -e "$DIGESTS_PATH" || :)
     [ -z "$wrong" ] || die $SEAL "the image has files that its bundle.json does not list: $wrong" "build the bundle again"
 }
 

@@ -110,11 +110,22 @@ prune() {
     done
 }
 
-# add_weights ROOT: those that came in a file of their own
+# digests_of WEIGHTS: their digests lie beside them
+digests_of() {
+    case ${1##*/} in
+    ?*.*) echo "${1%.*}.digests" ;;
+    *) echo "$1.digests" ;;
+    esac
+}
+
+# add_weights ROOT: those that came in a file of their own, with their digests if they are there
 add_weights() {
     [ -n "$WEIGHTS" ] || return 0
     say "copy     $WEIGHTS"
     cp "$WEIGHTS" "$1/$WEIGHTS_PATH" || die $HOST "the weights could not be copied" "see that the disk of $1 has room"
+    beside=$(digests_of "$WEIGHTS")
+    [ ! -r "$beside" ] || cp "$beside" "$1/$DIGESTS_PATH" ||
+        die $HOST "the digests of the weights could not be copied" "see that the disk of $1 has room"
 }
 
 # next_generation: unpacks the image beside, brings it to the disk, gives it its name, and then the link

@@ -15,7 +15,7 @@ verb_verify() {
 
 # archive: the image layout as engines load it; weights that came apart stay behind
 archive() {
-    end=$(members weights | awk '{ print $3 - 512 }')
+    end=$(members weights | awk 'NR == 1 { print $3 - 512 }')
     if [ -z "$end" ]; then
         slice 0 "$PAYLOAD_SIZE"
     else

@@ -35,13 +35,14 @@ def answer(prompt, count, choices, sampling=GREEDY, stop_ids=()):
 
 
 class ToyBackend:
-    def __init__(self, plan, choices, seconds=0.0, fail_at=-1, fail_with=-1):
+    def __init__(self, plan, choices, seconds=0.0, fail_at=-1, fail_with=-1, weights=None):
         self.plan = plan
         self.choices = choices
         self.seconds = seconds
         self.fail_at = fail_at
         self.fail_with = fail_with  # this many sequences in one step
         self.steps = 0
+        self._weights = weights  # what it would compute with, checked before the first step
         self.stopped = 0
         cache = plan.caches[0]
         self._page_size = cache.page_size
@@ -86,6 +87,8 @@ class ToyBackend:
         time.sleep(self.seconds)
         if self.steps == self.fail_at or len(step.seq_start) - 1 == self.fail_with:
             raise WorkerError("the toy broke, as told")
+        if self._weights and not self.steps:
+            self._weights.check(["toy"])
         self.steps += 1
         sampled, wanted = [], 0
         for index in range(len(step.seq_start) - 1):
@@ -115,6 +118,7 @@ class ToyBackend:
 
 
 def start(context):
-    context.provider("storage.weights").tensor("toy")
+    weights = context.provider("storage.weights")
+    weights.unchecked("toy")
     plan = plans.from_json((Path(context.root) / "plan.json").read_bytes())
-    return ToyBackend(plan, **context.settings)
+    return ToyBackend(plan, weights=weights, **context.settings)
