@@ -44,8 +44,8 @@ from pih_runtime.errors import UsageError
 def command(bundle: str | None, profile_path: Path | None, form: str | None, page: Path | None, offline: bool) -> None:
     """Show what is in a bundle: identity, target, plugins with reasons, ops, memory, layers, components, licences.
 
-    BUNDLE is the folder of an OCI image layout, an archive of one, the root that it was unpacked to, or an image in an
-    engine's store: podman:NAME, docker:NAME. --profile takes the image of a profile instead.
+    BUNDLE is the folder of an OCI image layout, an archive of one, the root that it was unpacked to or installed in, or
+    an image in an engine's store: podman:NAME, docker:NAME. --profile takes the image of a profile instead.
     """
     if (bundle is None) == (profile_path is None):
         raise UsageError("give a BUNDLE or a --profile", fix="pih inspect --profile profiles/smollm2-cpu.toml")

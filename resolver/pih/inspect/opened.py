@@ -1,6 +1,7 @@
 """A bundle in any form that an operator has it in, with its lock.
 
-An image layout, an archive of one, the root that it was unpacked to, an image in the store of podman or docker.
+An image layout, an archive of one, the root that it was unpacked to or an installation of it, an image in the store of
+podman or docker.
 """
 
 from __future__ import annotations
@@ -30,11 +31,15 @@ _FIX = "name the folder of an image layout, an archive of it, the root that it w
 
 @attrs.frozen
 class Opened:
-    """What is in a bundle, and the decisions that it carries out. seal: what it says of itself; None without one."""
+    """What is in a bundle, and the decisions that it carries out. seal: what it says of itself; None without one.
+
+    sealable: whether a seal would be seen: engines' stores and unpacked images keep none.
+    """
 
     contents: Contents
     lock: Lock
     seal: Summary | None = None
+    sealable: bool = attrs.field(default=False, eq=False)
 
 
 def opened(path: Path) -> Opened:
@@ -47,11 +52,12 @@ def opened(path: Path) -> Opened:
                 problem.where = problem.where.replace(str(folder), str(path))
                 raise
         return attrs.evolve(held, contents=attrs.evolve(held.contents, form="an archive of an image layout"))
-    if (path / layouts.BUNDLE_FILE).is_file():
-        return _root(path)
+    for root in (path, path / "root", path / "current" / "root"):  # a root, a generation, a prefix of `install`
+        if (root / layouts.BUNDLE_FILE).is_file():
+            return _root(root)
     image = layouts.read(path)
     held = _paired(of_layout(image), layouts.member(image, _LOCK_FILE), path)
-    return attrs.evolve(held, seal=summary.of(image))
+    return attrs.evolve(held, seal=summary.of(image), sealable=True)
 
 
 def opened_image(image: stored.Named, store: Store, environment: Mapping[str, str], listener: Listener) -> Opened:

@@ -62,6 +62,8 @@ def fallbacks(lock: Lock) -> list[str]:
 
 def seal(held: Opened) -> str:
     """In whose names the bundle is signed; nothing here checks that they did."""
+    if not held.sealable:
+        return "not known: this form of a bundle keeps no seal"
     if held.seal is None:
         return "no: unsigned, without SBOM and provenance"
     if not held.seal.signers:

@@ -60,9 +60,9 @@ def _inert(data: dict[str, Any]) -> str:
 
 
 def _data(held: Opened) -> dict[str, Any]:
-    """What `--json` says, and the graph of reasons that `pih why` follows."""
+    """What `--json` and the overview say, and the graph of reasons that `pih why` follows."""
     graph = causes.of_contents(causes.of_lock(held.lock), held.contents)
-    return overview.as_json(held) | {"graph": list(_things(graph))}
+    return overview.as_json(held) | {"sealed": overview.seal(held), "graph": list(_things(graph))}
 
 
 def _things(graph: Graph) -> Iterator[dict[str, Any]]:

@@ -42,6 +42,7 @@ def test_the_layers_of_an_image_are_read_once(loaded, podman, fresh, tmp_path):
     first = pih("inspect", f"podman:{loaded}", environment=environment)
     assert "fetched  podman:" in first.stderr
     assert "every layer was read" in first.stdout
+    assert "this form of a bundle keeps no seal" in first.stdout
     assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) < 1 << 20
     assert list((tmp_path / "tmp").iterdir()) == []
     again = pih("inspect", f"podman:{loaded}", environment=environment)
@@ -103,6 +104,7 @@ def test_the_text_says_what_the_json_says(image, described):
         assert row["licence"] in shown
     for layer in described["layers"]:
         assert layer["digest"] in shown
+    assert "unsigned, without SBOM" in shown
 
 
 def test_the_tree_fits_a_terminal(image, described):

@@ -63,6 +63,8 @@ def shown(chromium, written):
 
     yield show
     for context in contexts:
+        text = context.pages[0].evaluate("document.body.innerText")
+        trouble += re.findall(r"\[object \w+|\b(?:null|undefined|NaN)\b", text)
         context.close()
     assert trouble == []
 

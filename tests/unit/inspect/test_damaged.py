@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pih import profile
-from pih.inspect import bundle, causes, explain, moves, overview, why
+from pih.inspect import bundle, causes, explain, moves, overview, report, why
 from pih.inspect.bundle import Contents
 from pih.inspect.opened import Opened
 from pih_runtime.errors import LockError, PihError
@@ -60,6 +60,7 @@ def test_any_text_in_any_place(changes):
             why.chains(graph, key)
         why.answers(graph, "libstdc++.so.6")
         json.dumps(overview.as_json(held))
+        report.page(held)
         json.dumps(explain.as_json(explain.explanation(lock, intent, ROOT)))
         moves.moves(LOCK, lock, lambda *_: "", frozenset())
     except PihError:

@@ -92,6 +92,16 @@ def test_what_is_wrong_in_an_archive_is_told_of_the_archive(tmp_path):
     assert failure.value.where == str(path)
 
 
+@pytest.mark.parametrize("above", [(), ("root",), ("current", "root")])
+def test_an_installation_is_found_below_its_prefix(root, tmp_path, above):
+    place = tmp_path.joinpath("prefix", *above)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    root.rename(place)
+    held = opened(tmp_path / "prefix")
+    assert held.lock == LOCK
+    assert not held.sealable
+
+
 def test_an_unpacked_root_has_no_digests_of_layers(root):
     held = opened(root)
     assert held.lock == LOCK

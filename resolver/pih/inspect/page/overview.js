@@ -14,7 +14,7 @@ function drawOverview() {
     ["Content", identity.content],
     ["Lock", identity.lock],
     ["Profile", `${profile.file}  sha256:${profile.sha256}`],
-    ["Signatures", (bundle.signatures ?? []).join(", ")],
+    ["Sealed", bundle.sealed],
   ];
   byId("identity").replaceChildren(
     ...facts.filter(([, text]) => text).map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, text))),
@@ -47,16 +47,20 @@ function sizeCard() {
   return card("Size", amount(closure.size), note, ...stacked(parts, closure.size || 1, "Sizes of the layers"));
 }
 
+// What the worker allocates: on each device, where there are any, and on the host.
 function memoryCard() {
   const budget = bundle.budget;
-  const names = { weights: "weights", kv: "KV cache", activations: "activations", spill: "spill", host: "host" };
-  const parts = Object.entries(names)
-    .filter(([key]) => budget[key] > 0)
-    .map(([key, name], index) => [name, budget[key], key === "weights" ? WEIGHTS : PARTS[index - 1], memory(budget[key])]);
-  const free = Math.max(0, budget.limit - budget.total);
-  parts.push(["free", free, "var(--line)", memory(free)]);
-  const note = el("p", { class: "hint" }, `of ${memory(budget.limit)}, allocated at start`);
-  return card("Memory", memory(budget.total), note, ...stacked(parts, budget.limit || 1, "Parts of the memory"));
+  const computed = [["weights", budget.weights, WEIGHTS], ["KV cache", budget.kv, PARTS[0]], ["activations", budget.activations, PARTS[1]]];
+  const beside = [["spill", budget.spill, PARTS[2]], ["host", budget.host, PARTS[3]]];
+  if (!budget.device) return card("Memory", memory(budget.total), memoryBar([...computed, ...beside], budget.total, budget.limit, "of the host"));
+  return card("Memory of each device", memory(budget.device), memoryBar(computed, budget.device, budget.device_limit, "of each device"), memoryBar(beside, budget.total, budget.limit, "of the host"));
+}
+
+function memoryBar(parts, total, limit, where) {
+  const free = Math.max(0, limit - total);
+  const rows = [...parts.filter(([, size]) => size > 0), ["free", free, "var(--line)"]].map(([name, size, colour]) => [name, size, colour, memory(size)]);
+  const note = el("p", { class: "hint" }, `${memory(total)} of ${memory(limit)} ${where}, allocated at start`);
+  return [note, ...stacked(rows, limit || 1, `Parts of the memory ${where}`)];
 }
 
 function targetCard(target, model, limits, service) {

@@ -13,7 +13,7 @@ function drawWhy() {
   const thing = things.get(state.selected);
   const file = files.get(state.selected);
   const chains = chainsOf(state.selected);
-  place.replaceChildren(
+  const parts = [
     el("div", { class: "bar" },
       el("p", { class: "kind" }, thing.kind),
       el("button", { type: "button", class: "close", "aria-label": "Let go of the selection", onclick: () => change({ selected: null }) }, "×"),
@@ -24,14 +24,15 @@ function drawWhy() {
     chains.length ? steps(chains[0]) : el("p", { class: "hint" }, "The lock gives none."),
     chains.length > 1 ? more(chains.slice(1)) : null,
     el("dl", { class: "stack" }, factsOf(thing, file).filter(([, text]) => text).map(([name, text]) => [el("dt", {}, name), el("dd", {}, text)])),
-  );
+  ];
+  place.replaceChildren(...parts.filter(Boolean));
 }
 
 function factsOf(thing, file) {
   const row = components.get(componentOf(thing.key));
   if (!file) {
     const size = row && thing.name === row.name ? `${amount(row.size)} in ${counted(row.files, "file")}` : "";
-    return [["What", thing.about], ["In the bundle", size], ["Licence", row?.name === thing.name ? row.licence : ""], ["Digest", thing.digest]];
+    return [["About", thing.about], ["In the bundle", size], ["Licence", row?.name === thing.name ? row.licence : ""], ["Digest", thing.digest]];
   }
   return [
     ["Size", file.target ? `link to ${file.target}` : `${amount(file.size)} (${file.size.toLocaleString("en")} bytes)`],
