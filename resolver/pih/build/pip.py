@@ -18,7 +18,7 @@ from pih_runtime.errors import FetchError, LockError
 
 PYTHON = "3.11"  # of the bundle; the interpreter's .debs say the same
 _GLIBC = 36  # Debian 12 has 2.36
-_MISSING = "install pip for the Python that runs pih"
+MISSING = "install pip for the Python that runs pih"
 
 
 def fetch(
@@ -66,7 +66,7 @@ def _download(
     arguments += ["--progress-bar=off", "--no-deps", "--only-binary=:all:", "--dest", str(folder)]
     arguments += ["--implementation=cp", f"--python-version={PYTHON}", "--abi=cp311", "--abi=abi3", "--abi=none"]
     arguments += [f"--platform={platform}" for platform in platforms]
-    command.run("pip", [*arguments, *what], folder, environment, missing=_MISSING, advanced=advanced)
+    command.run("pip", [*arguments, *what], folder, environment, missing=MISSING, advanced=advanced)
 
 
 def _licence(wheel: Path) -> str:

@@ -29,6 +29,7 @@ COMMANDS = {
     "verify": "check every byte of a bundle, and who vouches for it",
     "key": "make and show keys to sign with",
     "export": "write a bundle as one file that installs itself without a network",
+    "mirror": "carry all that building needs to a host without a network",
     "catalog": "plugins from outside, and whom to believe about them",
     "store": "look at and fill the artifact store",
     "weights": "pack weights that are delivered separately",

@@ -1,0 +1,123 @@
+"""Reading a mirror into the store: every file is checked against the listing, and the listing against what is there.
+
+A mirror cannot bring anything but bytes under their own digests: what a build uses of them, its lock says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import attrs
+
+from pih.build import tree
+from pih.build.progress import FetchDone, FetchFailed, FetchStarted, Listener
+from pih.build.store import Store
+from pih.carry import listing
+from pih.carry.listing import Listing
+from pih_runtime.errors import FetchError
+
+_CHUNK = 1 << 20
+_FIX = "copy the mirror again, or export it again"
+
+
+@attrs.frozen
+class Arrived:
+    """What came. added: digests that the store had not."""
+
+    listing: Listing
+    added: tuple[str, ...]
+
+
+def bring(path: Path, store: Store, listener: Listener) -> Arrived:
+    """Check a mirror's files, a folder's or an archive's, and put its artifacts into the store.
+
+    Raises FetchError for the first that is missing, not listed, or not what it should be. What was good before stays.
+    """
+    try:
+        files = _files(path)
+        name, size, stream = next(files, ("", 0, None))
+        if name != listing.NAME or stream is None or size > listing.MOST:
+            raise FetchError(f"no {listing.NAME} comes first", where=str(path), fix=_FIX)
+        found = listing.from_json(stream.read(), f"{path}: {listing.NAME}")
+        return _bring(found, files, path, store, listener)
+    except (tarfile.TarError, EOFError) as problem:
+        raise FetchError(f"not a mirror: {problem}", where=str(path), fix=_FIX) from problem
+
+
+def _bring(
+    found: Listing, files: Iterator[tuple[str, int, IO[bytes]]], path: Path, store: Store, listener: Listener
+) -> Arrived:
+    missing, added = dict(found.files), []
+    words = {f"sha256/{item.sha256}": item.name for item in found.artifacts}
+    with store.workspace() as work:
+        for name, size, stream in files:
+            if name not in missing:
+                raise FetchError(f"{name} is not listed, or comes twice", where=str(path), fix=_FIX)
+            sha256, wanted = missing.pop(name)
+            listener(FetchStarted(words.get(name, name), size))
+            try:
+                if size != wanted:
+                    raise FetchError(
+                        f"has {size} bytes where {listing.NAME} says {wanted}", where=f"{path}: {name}", fix=_FIX
+                    )
+                copy = work / sha256
+                _copy(stream, copy, sha256, f"{path}: {name}")
+                if name in words and not store.has(sha256, wanted):
+                    store.adopt(copy, sha256, wanted)
+                    added.append(sha256)
+                else:
+                    copy.unlink()
+            except FetchError:
+                listener(FetchFailed(words.get(name, name)))
+                raise
+            listener(FetchDone(words.get(name, name), "the mirror"))
+    if missing:
+        raise FetchError(f"{min(missing)} is listed, and missing", where=str(path), fix=_FIX)
+    return Arrived(found, tuple(added))
+
+
+def _copy(stream: IO[bytes], target: Path, sha256: str, where: str) -> None:
+    hasher = hashlib.sha256()
+    with target.open("wb") as writer:
+        while chunk := stream.read(_CHUNK):
+            hasher.update(chunk)
+            writer.write(chunk)
+    if hasher.hexdigest() != sha256:
+        target.unlink()
+        raise FetchError(f"has sha256 {hasher.hexdigest()}, which is not the listed one", where=where, fix=_FIX)
+
+
+def _files(path: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
+    """Name, size and content of each file, the listing first; nothing but plain files and folders is let through."""
+    if path.is_dir():
+        yield from _of_folder(path)
+        return
+    with tarfile.open(path, "r|") as archive:
+        for member in archive:
+            if member.isdir():
+                continue
+            content = archive.extractfile(member) if member.isreg() and not member.issparse() else None
+            if content is None:
+                raise FetchError(f"{member.name!r} is no plain file", where=str(path), fix=_FIX)
+            yield member.name, member.size, content
+
+
+def _of_folder(path: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
+    names = sorted(Path(item.path).relative_to(path).as_posix() for item in tree.below(path) if not _is_folder(item))
+    for name in names:
+        descriptor = os.open(path / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as stream:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise FetchError(f"{name!r} is no plain file", where=str(path), fix=_FIX)
+            yield name, status.st_size, stream
+
+
+def _is_folder(item: os.DirEntry[str]) -> bool:
+    return item.is_dir(follow_symlinks=False)
