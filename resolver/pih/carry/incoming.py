@@ -111,12 +111,10 @@ def _files(path: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
 def _of_folder(path: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
     names = sorted(Path(item.path).relative_to(path).as_posix() for item in tree.below(path) if not _is_folder(item))
     for name in names:
-        descriptor = os.open(path / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with os.fdopen(descriptor, "rb") as stream:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise FetchError(f"{name!r} is no plain file", where=str(path), fix=_FIX)
-            yield name, status.st_size, stream
+        if not stat.S_ISREG((path / name).lstat().st_mode):
+            raise FetchError(f"{name!r} is no plain file", where=str(path), fix=_FIX)
+        with (path / name).open("rb") as stream:
+            yield name, os.fstat(stream.fileno()).st_size, stream
 
 
 def _is_folder(item: os.DirEntry[str]) -> bool:
