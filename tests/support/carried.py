@@ -25,15 +25,15 @@ while :; do sleep 0.05; done
 """
 
 
-def lock(name="tiny", delivery="embed", variables=(), **target):
+def lock(name="tiny", delivery="embed", permissions=None, **target):
     """The text of a real lock, with another name and delivery, and parts of its target changed.
 
-    variables: of the environment, that its first plugin may be passed.
+    permissions: of its first plugin.
     """
     data = json.loads(LOCK.read_text("utf-8"))
     data["profile"]["name"] = name
     data["weights"] = {**data["weights"], "delivery": delivery}
-    data["plugins"][0]["permissions"]["environment"] = list(variables)
+    data["plugins"][0]["permissions"] |= permissions or {}
     data["target"] |= target
     return sealed_text(json.dumps(data)).encode()
 
@@ -49,7 +49,7 @@ def layout(
     extra=(),
     hostile=b"",
     entry=b"#!/bin/sh\n",
-    variables=(),
+    permissions=None,
 ):
     """Write an image layout. text: what tells it from others. extra: further entries of its base layer.
 
@@ -63,7 +63,7 @@ def layout(
     ]
     own = [
         tar.Entry("usr/bin/pih-worker", entry, mode=0o755),
-        tar.Entry("pih/lock.json", lock(name, delivery, variables, **(target or {}))),
+        tar.Entry("pih/lock.json", lock(name, delivery, permissions, **(target or {}))),
     ]
     packed = [tar.Entry("pih/weights/weights.safetensors", weights)] if weights else []
     lines = [files.describe(files.File(entry, "tiny", "a test")) for entry in (*base, *own, *packed)]

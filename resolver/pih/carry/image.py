@@ -6,7 +6,7 @@ import posixpath
 import re
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import attrs
 
@@ -103,7 +103,7 @@ def describe(image: Layout) -> Described:
         environment=_environment(image),
         variables=_variables(lock, image, where),
         devices=_patterns(lock, where, [pattern for item in asked for pattern in item.devices]),
-        paths=_patterns(lock, where, [pattern for item in asked for pattern in item.paths]),
+        paths=_uncovered(_patterns(lock, where, [pattern for item in asked for pattern in item.paths]), files, where),
         listen=any(item.network == "listen" for item in asked),
     )
 
@@ -143,6 +143,20 @@ def _patterns(lock: Lock, where: str, asked: list[str]) -> tuple[str, ...]:
     for pattern in wanted:
         permissions.check(lock.profile.name, pattern, where)
     return tuple(sorted(wanted))
+
+
+def _uncovered(patterns: tuple[str, ...], files: Iterable[str], where: str) -> tuple[str, ...]:
+    """The patterns; raises SealError for one of the host that would hide a file of the bundle."""
+    for pattern in patterns:
+        hides = re.compile(re.escape(pattern).replace(r"\*", "[^/]*") + "(/|$)")
+        inside = next((name for name in files if hides.match(f"/{name}")), "")
+        if inside:
+            raise SealError(
+                f"a plugin asks for {pattern} of the host, where the bundle has /{inside} of its own",
+                where=where,
+                fix="leave the plugin out, or have its author ask for less",
+            )
+    return patterns
 
 
 def _variables(lock: Lock, image: Layout, where: str) -> tuple[str, ...]:

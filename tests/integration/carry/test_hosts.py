@@ -5,11 +5,14 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
+from pathlib import Path
 
 import pytest
 
 from pih.bundle import layout as layouts
 from pih.carry import export
+from pih_runtime.errors import SealError
 from pih_steps import deb, tar
 from tests.support import podman as podmans
 from tests.support.artifacts import artifact
@@ -207,3 +210,43 @@ def test_weights_that_are_delivered_apart(tmp_path):
     # engines get the image alone
     with podmans.environment(tmp_path / "podman") as own:
         sh(with_them, "load", "podman", environment=own)
+
+
+def test_a_unit_passes_the_variables_on_that_the_lock_names(tmp_path):
+    file = carried(tmp_path, "one", permissions={"environment": ["NPU_DEVICES"]})
+    sh(file, "install", "--prefix", tmp_path / "pih", "--systemd", "--unit-dir", tmp_path)
+    service = (tmp_path / "pih-tiny.service").read_text().partition("[Service]")[2].partition("[Install]")[0]
+    assert "PassEnvironment=NPU_DEVICES\n" in service
+
+
+@pytest.mark.parametrize("what", ["devices", "paths"])
+def test_a_host_without_what_the_bundle_needs(tmp_path, what):
+    file = carried(tmp_path, "one", permissions={what: ["/dev/acme*"]})
+    sh(file, "install", "--prefix", tmp_path / "pih")
+    refused = sh(tmp_path / "pih/pih", "start", "--no-sandbox", check=False)
+    assert (refused.returncode, "/dev/acme*, which this host has not" in refused.stderr) == (9, True)
+
+
+def test_a_path_of_the_host_that_would_hide_a_file_of_the_bundle(tmp_path):
+    for pattern in ("/usr/lib", "/usr/*/x86_64-linux-gnu", "/usr/bin/python3.*"):
+        with pytest.raises(SealError, match="of its own"):
+            carried(tmp_path / pattern.replace("/", "_"), "one", permissions={"paths": [pattern]})
+
+
+def test_under_bwrap_paths_of_the_host_are_seen(tmp_path, busybox, request):
+    if not shutil.which("bwrap"):
+        pytest.skip("bwrap is not installed")
+    shared = Path(tempfile.mkdtemp(prefix="pih-test-", dir="/var/tmp"))  # /tmp is the sandbox's own
+    request.addfinalizer(lambda: shutil.rmtree(shared))
+    (shared / "note").write_text("hello")
+    script = f"#!/bin/sh\necho $(cat {shared}/note) $NPU_DEVICES; ls /var/tmp\n".encode()
+    inside = [tar.Entry("bin/busybox", busybox, mode=0o755)]
+    inside += [tar.Entry(f"bin/{name}", target="busybox") for name in ("sh", "cat", "ls")]
+    own = {"paths": [str(shared)], "environment": ["NPU_DEVICES"], "devices": ["/dev/nul*"]}
+    image = layouts.read(layout(tmp_path / "layout", extra=inside, entry=script, permissions=own))
+    file = export.export(image, tmp_path / "x.pih", weights=None, split=0).files[0]
+    sh(file, "install", "--prefix", tmp_path / "pih")
+    run = sh(tmp_path / "pih/pih", "start", environment={"NPU_DEVICES": "fast lane"}, check=False)
+    if "without a sandbox" in run.stderr:
+        pytest.skip(f"bwrap does not work here: {run.stderr}")
+    assert run.stdout == f"hello fast lane\n{shared.name}\n", run.stderr

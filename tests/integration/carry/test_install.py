@@ -63,7 +63,7 @@ def test_install_upgrade_rollback(made, prefix, shell):
 
 
 def test_variables_that_a_plugin_declares_reach_the_worker_and_no_others(prefix, shell, tmp_path):
-    file = carried(tmp_path / "own", "one", variables=("NPU_DEVICES", "NPU_LOG"))
+    file = carried(tmp_path / "own", "one", permissions={"environment": ["NPU_DEVICES", "NPU_LOG"]})
     sh(file, "install", "--prefix", prefix, shell=shell)
     for value in ("1,0", "a \"b\" $(touch no) 'c'", ""):
         environment = {"NPU_DEVICES": value, "NPU_DEBUG": "1"}
@@ -73,7 +73,7 @@ def test_variables_that_a_plugin_declares_reach_the_worker_and_no_others(prefix,
 
 def test_a_file_that_would_have_the_host_direct_its_loader_is_not_made(tmp_path):
     with pytest.raises(SealError, match="asks for 'LD_PRELOAD'"):
-        carried(tmp_path, "one", variables=("LD_PRELOAD",))
+        carried(tmp_path, "one", permissions={"environment": ["LD_PRELOAD"]})
 
 
 def test_the_last_ones_stay(made, prefix):

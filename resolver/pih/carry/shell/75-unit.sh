@@ -30,6 +30,7 @@ SystemCallArchitectures=native
 SystemCallFilter=@system-service
 RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
 UNIT_END
+    [ -z "$VARIABLES" ] || echo "PassEnvironment=$VARIABLES"
     if [ "$(id -u)" -ne 0 ]; then
         printf '\n[Install]\nWantedBy=default.target\n'
         return
@@ -47,7 +48,6 @@ ProtectKernelModules=yes
 ProtectKernelTunables=yes
 PrivateTmp=yes
 UNIT_END
-    for name in $VARIABLES; do echo "PassEnvironment=$name"; done
     if [ -z "$DEVICES" ]; then
         echo PrivateDevices=yes
     else

@@ -42,6 +42,12 @@ host_value() {
     eval "value=\$$1"
 }
 
+# tell CHILD INFO: the worker as bwrap's INFO names it; bwrap itself where it has not begun yet
+tell() {
+    worker=$(sed -n 's/.*"child-pid": *\([0-9]*\).*/\1/p' "$2")
+    kill -TERM "${worker:-$1}" 2>/dev/null || :
+}
+
 # under_bwrap ROOT LISTEN...: bwrap passes no signal on, so this shell waits, and tells the worker
 under_bwrap() {
     root=$1
@@ -64,8 +70,7 @@ ENVIRONMENT_END
         --uid 65532 --gid 65532 --cap-drop ALL --hostname pih \
         --ro-bind "$root" / --proc /proc --dev /dev --tmpfs /tmp --chdir / --clearenv "$@" 3>"$info" &
     child=$!
-    # the trap's words are for later
-    trap 'kill -TERM "$(sed -n "s/.*\"child-pid\": *\([0-9]*\).*/\1/p" "$info")" 2>/dev/null || :' TERM INT
+    trap 'tell "$child" "$info"' TERM INT
     while :; do
         code=0
         wait $child || code=$?
