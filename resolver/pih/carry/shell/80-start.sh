@@ -38,6 +38,7 @@ bwrap_trouble() {
 
 # host_value NAME: sets `value` to what this variable has here; fails where it is not set. Names are plain letters.
 host_value() {
+    value=
     eval "[ \"\${$1+set}\" = set ]" || return 1
     eval "value=\$$1"
 }
