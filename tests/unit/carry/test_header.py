@@ -45,9 +45,7 @@ def test_shells_read_it(shell, tmp_path):
 def test_shellcheck(tmp_path):
     if not shutil.which("shellcheck"):
         pytest.skip("shellcheck is not installed")
-    constants = (
-        "NAME VERSION IMAGE LOCK ARCH ISA CPU_FLAGS DELIVERY WEIGHTS_PATH UNPACKED ENTRY LOADER PYTHON LIBRARIES "
-    )
+    constants = "NAME VERSION IMAGE LOCK ARCH ISA CPU_FLAGS DELIVERY WEIGHTS_PATH DIGESTS_PATH UNPACKED ENTRY LOADER PYTHON LIBRARIES "
     constants += "ENVIRONMENT VARIABLES DEVICES PATHS MAY_LISTEN PAYLOAD_SIZE PART_COUNT PARTS FRAME MEMBERS"
     script = tmp_path / "x.sh"
     script.write_bytes(header.render("t", dict.fromkeys(constants.split(), "x y")).rstrip(b"\n") + b"\n")
