@@ -27,6 +27,12 @@ inline void on_fault(int, siginfo_t* info, void*) {
 
 }  // namespace simt
 
+// Bytes of a kernel's parameters, so that a launch can be kept for later.
+extern "C" __attribute__((visibility("default"))) void simgpu_parameters(size_t* sizes) {
+  sizes[0] = sizeof(pih_call);
+  sizes[1] = sizeof(pih_step);
+}
+
 // Runs one launch to its end; 0, or 700 (an access outside all memory) or 719 (threads that never meet), with the reason.
 extern "C" __attribute__((visibility("default"))) int simgpu_run(void* function, const unsigned* grid, const unsigned* threads,
                                                                   void** parameters, uint64_t seed, char* error, size_t room) {

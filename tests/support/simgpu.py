@@ -1,0 +1,136 @@
+"""The software GPU: kernels and driver compiled for the CPU by the pinned compiler, and a process that finds them."""
+
+import ctypes
+import hashlib
+import json
+import subprocess
+import zipfile
+from functools import cache
+from pathlib import Path
+
+from pih_steps import cubin, kernels
+from tests.support.artifacts import artifact
+from tests.support.program import ROOT
+
+SOURCES = ROOT / "kernels/cuda"
+SIMULATOR = ROOT / "tools/simgpu"
+LIBC = ("ziglang/lib/libc/", "ziglang/lib/c", "ziglang/lib/ubsan")
+FLAGS = (
+    *("-x", "c++", "-std=c++20", "-target", "x86_64-linux-gnu.2.31", "-shared", "-fPIC", "-fvisibility=hidden"),
+    *("-fno-exceptions", "-fno-rtti", "-fno-sanitize=all", "-Wall", "-Werror"),
+    # kernels read memory as whatever type suits the load, and spell out their own fma
+    *("-O1", "-fno-strict-aliasing", "-ffp-contract=off"),
+)
+
+
+@cache
+def compiler(folder):
+    """The pinned compiler, unpacked in a folder that a whole run of tests shares."""
+    if not (folder / "ziglang/zig").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        kernels.unpack_zig(artifact("wheel", "ziglang"), folder)
+        with zipfile.ZipFile(artifact("wheel", "ziglang")) as archive:  # the C library's headers and stubs, too
+            archive.extractall(folder, [name for name in archive.namelist() if name.startswith(LIBC)])
+    return folder
+
+
+def compiled(folder, name, text, *includes, flags=()):
+    """A shared library of one translation unit, by the digest of all that it is made from."""
+    held = hashlib.sha256(text.encode())
+    for path in sorted(path for tree in (SIMULATOR, *includes) for path in tree.rglob("*") if path.is_file()):
+        held.update(path.read_bytes())
+    made = folder / f"{name}-{held.hexdigest()[:16]}.so"
+    if not made.exists():
+        home = compiler(folder / "zig")
+        source = folder / f"{made.stem}.cpp"
+        source.write_text(text)
+        paths = [f"-I{path}" for path in (SIMULATOR / "include", *includes)]
+        environment = {
+            "ZIG_GLOBAL_CACHE_DIR": str(home / "cache"),
+            "ZIG_LOCAL_CACHE_DIR": str(home / "cache"),
+            "HOME": "/",
+        }
+        done = subprocess.run(
+            [home / "ziglang/zig", "cc", *FLAGS, *flags, *paths, source, "-o", made],
+            env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    return made
+
+
+def module(folder, text, sources=SOURCES):
+    """A kernel pack's translation unit, compiled for the CPU."""
+    return compiled(folder, "module", f"{text}#include <simgpu_module.cuh>\n", sources)
+
+
+def driver(folder):
+    """The folder with libcuda.so.1 in it."""
+    made = compiled(
+        folder, "libcuda", (SIMULATOR / "libcuda.cpp").read_text(), SIMULATOR, flags=["-Wl,-soname,libcuda.so.1"]
+    )
+    home = folder / "driver"
+    home.mkdir(exist_ok=True)
+    link = home / "libcuda.so.1"
+    if not link.exists():
+        link.symlink_to(made)
+    return home
+
+
+def pack(folder, bindings, sm, sources=SOURCES):
+    """A pack as the build step makes it, in a folder of its own, and its module where the driver finds it.
+
+    Gives (the pack's folder, the modules' folder).
+    """
+    text = cubin.source(bindings)
+    made = folder / f"pack-{sm}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    if not (made / "pack.json").exists():
+        library = nvrtc(folder / "nvrtc")
+        data, version = cubin.compile_pack(library, text, sm, [sources])
+        made.mkdir(exist_ok=True)
+        (made / "pack.cubin").write_bytes(data)
+        (made / "pack.json").write_text(cubin.table(data, sm, version, bindings))
+    digest = hashlib.sha256((made / "pack.cubin").read_bytes()).hexdigest()
+    modules = folder / "modules"
+    modules.mkdir(exist_ok=True)
+    link = modules / f"{digest}.so"
+    if not link.exists():
+        link.symlink_to(module(folder, text, sources))
+    return made, modules
+
+
+@cache
+def nvrtc(folder):
+    """NVRTC out of its pinned wheel."""
+    found = sorted(folder.rglob("libnvrtc.so.*"))
+    if found:
+        return found[0]
+    folder.mkdir(parents=True, exist_ok=True)
+    return cubin.unpack_nvrtc(artifact("wheel", "nvidia-cuda-nvrtc"), folder)
+
+
+def settings(modules, **more):
+    """The value of PIH_SIMGPU."""
+    return ";".join(f"{name}={value}" for name, value in {"modules": modules, **more}.items())
+
+
+class Kernels:
+    """Entries of a module, run one launch at a time without a driver."""
+
+    def __init__(self, path, table):
+        self.library = ctypes.CDLL(str(path))
+        self.table = json.loads(Path(table).read_text())["symbols"] if table else {}
+
+    def run(self, name, grid, threads, call, step, seed=1):
+        """One launch; RuntimeError with the simulator's words where it goes wrong."""
+        error = ctypes.create_string_buffer(300)
+        code = self.library.simgpu_run(
+            ctypes.cast(getattr(self.library, name), ctypes.c_void_p),
+            (ctypes.c_uint * 3)(*grid),
+            (ctypes.c_uint * 3)(threads, 1, 1),
+            (ctypes.c_void_p * 2)(ctypes.addressof(call), ctypes.addressof(step)),
+            ctypes.c_uint64(seed),
+            error,
+            ctypes.c_size_t(len(error)),
+        )
+        if code:
+            raise RuntimeError(f"{code}: {error.value.decode()}")

@@ -1,0 +1,532 @@
+// libcuda.so.1 of the software GPU: the part of the CUDA driver API that backend/cuda calls, on host memory.
+//
+// Work is queued and done when something waits for it, as on a device, so that a copy whose source was overwritten too
+// soon shows. A cubin is found by its digest: MODULES/<sha256>.so holds the same sources compiled for the CPU. Every
+// allocation ends at a guard page. It stands in for hardware in tests only.
+//
+// Set by PIH_SIMGPU, of the form `name=value;name=value`:
+//   devices   sm_89:24000000000,sm_90:80000000000    each device's compute capability and bytes (default sm_89:24 GB)
+//   driver    13000                                  the CUDA version that the driver says it serves
+//   modules   /folder                                where compiled cubins lie
+//   seed      1                                      of the order in which warps run
+//   fail      cuMemAlloc_v2:3=2,cuLaunchKernel:9=719 the n-th call of a function gives this error; 7xx stay for good
+//   log       /file                                  what was not given back when a context ends, and errors of kernels
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "sha256.h"
+
+namespace {
+
+constexpr int INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_IMAGE = 200,
+              NO_BINARY = 209, NOT_FOUND = 500, STREAM_CAPTURE_UNSUPPORTED = 900;
+constexpr size_t PAGE = 4096;
+constexpr int MOST = 4096;
+
+struct Allocation {
+  char *map, *data;
+  size_t mapped, size;
+  int device;
+  bool host;
+};
+struct Module {
+  void* library;
+  bool loaded;
+};
+struct Function {
+  void* code;
+  Module* module;
+  char name[256];
+};
+enum Kind { COPY_IN, COPY_OUT, LAUNCH, RECORD };
+struct Event {
+  bool alive, pending;
+};
+struct Work {
+  Kind kind;
+  char *to, *from;
+  size_t size;
+  Function* function;
+  unsigned grid[3], threads[3];
+  unsigned char parameters[2][1024];
+  Event* event;
+};
+struct Queue {
+  Work* items;
+  int count, room;
+};
+struct Graph {
+  Queue queue;
+};
+struct Stream {
+  bool alive, capturing;
+  Queue queue;
+  Graph* graph;
+};
+struct Device {
+  int major, minor;
+  size_t total, used;
+  int retained;
+};
+
+struct State {
+  bool ready;
+  Device devices[16];
+  int device_count, driver;
+  char modules[1024], log[1024], fail[1024];
+  uint64_t seed, launches;
+  int sticky, current;
+  Allocation allocations[MOST];
+  Stream streams[64];
+  Event events[256];
+  int live_modules;
+} state;
+
+struct Call {
+  const char* name;
+  int count;
+} calls[64];
+
+template <class T>
+T* make() {
+  return static_cast<T*>(calloc(1, sizeof(T)));
+}
+
+const char* setting(const char* name, const char* otherwise) {
+  static char found[2048];
+  const char* all = getenv("PIH_SIMGPU");
+  const size_t length = strlen(name);
+  for (const char* at = all; at && *at; at = strchr(at, ';') ? strchr(at, ';') + 1 : nullptr) {
+    if (!strncmp(at, name, length) && at[length] == '=') {
+      const char* end = strchr(at, ';');
+      snprintf(found, sizeof found, "%.*s", static_cast<int>(end ? end - at - length - 1 : strlen(at + length + 1)), at + length + 1);
+      return found;
+    }
+  }
+  return otherwise;
+}
+
+void say(const char* form, const char* a, const char* b) {
+  FILE* file = state.log[0] ? fopen(state.log, "a") : stderr;
+  if (!file) return;
+  fprintf(file, form, a, b);
+  if (file != stderr) fclose(file);
+}
+
+// Every function begins here: whether this call of it is to fail, or an earlier one has ended everything.
+int begin(const char* name) {
+  Call* call = calls;
+  while (call->name && strcmp(call->name, name)) ++call;
+  call->name = name;
+  ++call->count;
+  char text[1024];
+  snprintf(text, sizeof text, "%s", state.fail);
+  for (char* item = strtok(text, ","); item; item = strtok(nullptr, ",")) {
+    char function[128];
+    int nth, code;
+    if (sscanf(item, "%127[^:]:%d=%d", function, &nth, &code) == 3 && !strcmp(function, name) && nth == call->count) {
+      if (code >= 700 && code < 800) state.sticky = code;
+      return code;
+    }
+  }
+  return state.sticky;
+}
+#define BEGIN                                \
+  if (const int code_ = begin(__func__)) {   \
+    return code_;                            \
+  }
+
+Allocation* find(const void* address, size_t size) {
+  const char* at = static_cast<const char*>(address);
+  for (Allocation& item : state.allocations)
+    if (item.map && at >= item.data && at + size <= item.data + item.size) return &item;
+  return nullptr;
+}
+
+// The data end where a guard page begins, as nearly as 256-byte alignment lets them; filled with garbage.
+Allocation* allocate(size_t size, bool host) {
+  for (Allocation& item : state.allocations) {
+    if (item.map) continue;
+    const size_t rounded = (size + 255) / 256 * 256, inside = (rounded + PAGE - 1) / PAGE * PAGE;
+    void* map = mmap(nullptr, inside + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED) return nullptr;
+    char* start = static_cast<char*>(map) + PAGE;
+    mprotect(start, inside, PROT_READ | PROT_WRITE);
+    item = {static_cast<char*>(map), start + inside - rounded, inside + 2 * PAGE, size, state.current, host};
+    if (size < (1u << 26)) memset(item.data, 0xff, size);
+    return &item;
+  }
+  return nullptr;
+}
+
+void release(Allocation& item) {
+  munmap(item.map, item.mapped);
+  item = Allocation();
+}
+
+Work* push(Stream* stream) {
+  Queue& queue = stream->capturing ? stream->graph->queue : stream->queue;
+  if (queue.count == queue.room) {
+    queue.room = queue.room ? queue.room * 2 : 64;
+    queue.items = static_cast<Work*>(realloc(queue.items, queue.room * sizeof(Work)));
+  }
+  Work* work = &queue.items[queue.count++];
+  memset(static_cast<void*>(work), 0, offsetof(Work, parameters));
+  work->event = nullptr;
+  return work;
+}
+
+int run(const Work& work) {
+  switch (work.kind) {
+    case COPY_IN:
+    case COPY_OUT:
+      memcpy(work.to, work.from, work.size);
+      return 0;
+    case RECORD:
+      work.event->pending = false;
+      return 0;
+    case LAUNCH:
+      break;
+  }
+  using Run = int (*)(void*, const unsigned*, const unsigned*, void**, uint64_t, char*, size_t);
+  const Run simgpu_run = reinterpret_cast<Run>(dlsym(work.function->module->library, "simgpu_run"));
+  char error[300] = "";
+  void* parameters[2] = {const_cast<unsigned char*>(work.parameters[0]), const_cast<unsigned char*>(work.parameters[1])};
+  const int code = simgpu_run(work.function->code, work.grid, work.threads, parameters, state.seed + state.launches++, error, sizeof error);
+  if (code) say("simgpu: kernel %s: %s\n", work.function->name, error);
+  if (code >= 700) state.sticky = code;
+  return code;
+}
+
+int drain(Stream* stream) {
+  for (int i = 0; i < stream->queue.count; ++i)
+    if (const int code = run(stream->queue.items[i])) {
+      stream->queue.count = 0;
+      return code;
+    }
+  stream->queue.count = 0;
+  return 0;
+}
+
+int drain_all() {
+  for (Stream& stream : state.streams)
+    if (stream.alive && !stream.capturing)
+      if (const int code = drain(&stream)) return code;
+  return 0;
+}
+
+const struct {
+  int code;
+  const char *name, *text;
+} ERRORS[] = {
+    {0, "CUDA_SUCCESS", "no error"},
+    {1, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+    {2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {3, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+    {46, "CUDA_ERROR_DEVICE_UNAVAILABLE", "CUDA-capable device(s) is/are busy or unavailable"},
+    {100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+    {101, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+    {200, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
+    {201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {209, "CUDA_ERROR_NO_BINARY_FOR_GPU", "no kernel image is available for execution on the device"},
+    {214, "CUDA_ERROR_ECC_UNCORRECTABLE", "uncorrectable ECC error encountered"},
+    {500, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+    {700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+    {719, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
+    {802, "CUDA_ERROR_SYSTEM_NOT_READY", "system not yet initialized"},
+    {803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "system has unsupported display driver / cuda driver combination"},
+};
+
+}  // namespace
+
+#define API extern "C" __attribute__((visibility("default"))) int
+
+API cuGetErrorName(int code, const char** name) {
+  for (const auto& item : ERRORS)
+    if (item.code == code) return *name = item.name, 0;
+  return *name = nullptr, INVALID_VALUE;
+}
+
+API cuGetErrorString(int code, const char** text) {
+  for (const auto& item : ERRORS)
+    if (item.code == code) return *text = item.text, 0;
+  return *text = nullptr, INVALID_VALUE;
+}
+
+API cuInit(unsigned) {
+  if (!state.ready) {
+    snprintf(state.modules, sizeof state.modules, "%s", setting("modules", "."));
+    snprintf(state.log, sizeof state.log, "%s", setting("log", ""));
+    snprintf(state.fail, sizeof state.fail, "%s", setting("fail", ""));
+    state.driver = atoi(setting("driver", "13000"));
+    state.seed = strtoull(setting("seed", "1"), nullptr, 10);
+    char text[1024];
+    snprintf(text, sizeof text, "%s", setting("devices", "sm_89:24000000000"));
+    for (char* item = strtok(text, ","); item && state.device_count < 16; item = strtok(nullptr, ",")) {
+      int sm;
+      unsigned long total;
+      if (sscanf(item, "sm_%d:%lu", &sm, &total) == 2) state.devices[state.device_count++] = {sm / 10, sm % 10, total, 0, 0};
+    }
+    state.ready = true;
+  }
+  BEGIN
+  return state.device_count ? 0 : NO_DEVICE;
+}
+
+API cuDriverGetVersion(int* version) {
+  BEGIN
+  return *version = state.driver, 0;
+}
+API cuDeviceGetCount(int* count) {
+  BEGIN
+  return *count = state.device_count, 0;
+}
+API cuDeviceGet(int* device, int ordinal) {
+  BEGIN
+  if (ordinal < 0 || ordinal >= state.device_count) return INVALID_DEVICE;
+  return *device = ordinal, 0;
+}
+API cuDeviceGetName(char* name, int room, int device) {
+  BEGIN
+  const Device& found = state.devices[device];
+  return snprintf(name, room, "simgpu %d (sm_%d%d)", device, found.major, found.minor), 0;
+}
+API cuDeviceGetAttribute(int* value, int attribute, int device) {
+  BEGIN
+  *value = attribute == 75 ? state.devices[device].major : attribute == 76 ? state.devices[device].minor : 0;
+  return 0;
+}
+API cuDeviceTotalMem_v2(size_t* bytes, int device) {
+  BEGIN
+  return *bytes = state.devices[device].total, 0;
+}
+API cuDevicePrimaryCtxRetain(void** context, int device) {
+  BEGIN
+  ++state.devices[device].retained;
+  state.current = device;
+  return *context = &state.devices[device], 0;
+}
+API cuDevicePrimaryCtxRelease_v2(int device) {
+  if (const int code = begin(__func__); code && code < 700) return code;
+  int left = 0;
+  for (const Allocation& item : state.allocations) left += item.map && item.device == device;
+  for (const Stream& item : state.streams) left += item.alive;
+  for (const Event& item : state.events) left += item.alive;
+  left += state.live_modules;
+  char text[32];
+  snprintf(text, sizeof text, "%d", left);
+  say("simgpu: context released, %s things not given back%s\n", text, "");
+  return --state.devices[device].retained, 0;
+}
+API cuCtxSetCurrent(void* context) {
+  BEGIN
+  if (context) state.current = static_cast<int>(static_cast<Device*>(context) - state.devices);
+  return 0;
+}
+API cuMemGetInfo_v2(size_t* free, size_t* total) {
+  BEGIN
+  const Device& device = state.devices[state.current];
+  return *total = device.total, *free = device.total - device.used, 0;
+}
+API cuMemAlloc_v2(uint64_t* address, size_t size) {
+  BEGIN
+  Device& device = state.devices[state.current];
+  if (size == 0) return INVALID_VALUE;
+  if (size > device.total - device.used) return OUT_OF_MEMORY;
+  Allocation* made = allocate(size, false);
+  if (!made) return OUT_OF_MEMORY;
+  device.used += size;
+  return *address = reinterpret_cast<uint64_t>(made->data), 0;
+}
+API cuMemFree_v2(uint64_t address) {
+  if (const int code = begin(__func__); code && code < 700) return code;
+  drain_all();
+  Allocation* found = find(reinterpret_cast<void*>(address), 0);
+  if (!found || found->host || found->data != reinterpret_cast<char*>(address)) return INVALID_VALUE;
+  state.devices[found->device].used -= found->size;
+  return release(*found), state.sticky;
+}
+API cuMemHostAlloc(void** address, size_t size, unsigned) {
+  BEGIN
+  Allocation* made = size ? allocate(size, true) : nullptr;
+  return made ? (*address = made->data, 0) : OUT_OF_MEMORY;
+}
+API cuMemFreeHost(void* address) {
+  if (const int code = begin(__func__); code && code < 700) return code;
+  Allocation* found = find(address, 0);
+  if (!found || !found->host || found->data != address) return INVALID_VALUE;
+  return release(*found), state.sticky;
+}
+
+namespace {
+bool on_device(uint64_t address, size_t size) {
+  const Allocation* found = find(reinterpret_cast<void*>(address), size);
+  return found && !found->host;
+}
+int copy(Kind kind, char* to, char* from, size_t size, Stream* stream) {
+  Work* work = push(stream);
+  work->kind = kind, work->to = to, work->from = from, work->size = size;
+  return 0;
+}
+}  // namespace
+
+API cuMemcpyHtoD_v2(uint64_t to, const void* from, size_t size) {
+  BEGIN
+  if (!on_device(to, size)) return INVALID_VALUE;
+  if (const int code = drain_all()) return code;
+  return memcpy(reinterpret_cast<void*>(to), from, size), 0;
+}
+API cuMemcpyDtoH_v2(void* to, uint64_t from, size_t size) {
+  BEGIN
+  if (!on_device(from, size)) return INVALID_VALUE;
+  if (const int code = drain_all()) return code;
+  return memcpy(to, reinterpret_cast<void*>(from), size), 0;
+}
+API cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t size, void* stream) {
+  BEGIN
+  if (!on_device(to, size)) return INVALID_VALUE;
+  return copy(COPY_IN, reinterpret_cast<char*>(to), const_cast<char*>(static_cast<const char*>(from)), size, static_cast<Stream*>(stream));
+}
+API cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t size, void* stream) {
+  BEGIN
+  if (!on_device(from, size)) return INVALID_VALUE;
+  return copy(COPY_OUT, static_cast<char*>(to), reinterpret_cast<char*>(from), size, static_cast<Stream*>(stream));
+}
+API cuMemsetD8_v2(uint64_t to, unsigned char value, size_t size) {
+  BEGIN
+  if (!on_device(to, size)) return INVALID_VALUE;
+  if (const int code = drain_all()) return code;
+  // fresh pages of the host are zero already: writing them would only take memory
+  if (value || size < (1u << 26)) memset(reinterpret_cast<void*>(to), value, size);
+  return 0;
+}
+
+API cuModuleLoadData(void** module, const void* image) {
+  BEGIN
+  const unsigned char* bytes = static_cast<const unsigned char*>(image);
+  if (memcmp(bytes, "\x7f" "ELF", 4)) return INVALID_IMAGE;
+  // an image ends with its section table
+  uint64_t table;
+  uint16_t entry, count;
+  uint32_t flags;
+  memcpy(&table, bytes + 40, 8), memcpy(&flags, bytes + 48, 4), memcpy(&entry, bytes + 58, 2), memcpy(&count, bytes + 60, 2);
+  size_t size = table + static_cast<size_t>(entry) * count;
+  uint64_t segments;
+  uint16_t segment_entry, segment_count;
+  memcpy(&segments, bytes + 32, 8), memcpy(&segment_entry, bytes + 54, 2), memcpy(&segment_count, bytes + 56, 2);
+  if (segments + static_cast<size_t>(segment_entry) * segment_count > size) size = segments + static_cast<size_t>(segment_entry) * segment_count;
+  const Device& device = state.devices[state.current];
+  if (static_cast<int>(flags >> 8 & 255) != device.major * 10 + device.minor) return NO_BINARY;
+  char digest[65], path[1200];
+  sha256_hex(bytes, size, digest);
+  snprintf(path, sizeof path, "%s/%s.so", state.modules, digest);
+  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!library) return say("simgpu: no module %s: %s\n", path, dlerror()), INVALID_IMAGE;
+  ++state.live_modules;
+  Module* made = make<Module>();
+  *made = {library, true};
+  return *module = made, 0;
+}
+API cuModuleUnload(void* module) {
+  if (const int code = begin(__func__); code && code < 700) return code;
+  --state.live_modules;
+  return static_cast<Module*>(module)->loaded = false, state.sticky;
+}
+API cuModuleGetFunction(void** function, void* module, const char* name) {
+  BEGIN
+  void* code = dlsym(static_cast<Module*>(module)->library, name);
+  if (!code) return NOT_FOUND;
+  Function* made = make<Function>();
+  made->code = code, made->module = static_cast<Module*>(module);
+  snprintf(made->name, sizeof made->name, "%s", name);
+  return *function = made, 0;
+}
+API cuStreamCreate(void** stream, unsigned) {
+  BEGIN
+  for (Stream& item : state.streams)
+    if (!item.alive) return item = Stream(), item.alive = true, *stream = &item, 0;
+  return OUT_OF_MEMORY;
+}
+API cuStreamDestroy_v2(void* stream) {
+  if (const int code = begin(__func__); code && code < 700) return code;
+  static_cast<Stream*>(stream)->alive = false;
+  return state.sticky;
+}
+API cuStreamSynchronize(void* stream) {
+  BEGIN
+  return drain(static_cast<Stream*>(stream));
+}
+API cuEventCreate(void** event, unsigned) {
+  BEGIN
+  for (Event& item : state.events)
+    if (!item.alive) return item = {true, false}, *event = &item, 0;
+  return OUT_OF_MEMORY;
+}
+API cuEventDestroy_v2(void* event) {
+  if (const int code = begin(__func__); code && code < 700) return code;
+  static_cast<Event*>(event)->alive = false;
+  return state.sticky;
+}
+API cuEventRecord(void* event, void* stream) {
+  BEGIN
+  Work* work = push(static_cast<Stream*>(stream));
+  work->kind = RECORD, work->event = static_cast<Event*>(event);
+  return work->event->pending = true, 0;
+}
+API cuEventSynchronize(void* event) {
+  BEGIN
+  if (!static_cast<Event*>(event)->pending) return 0;
+  return drain_all();
+}
+API cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                   unsigned shared, void* stream, void** parameters, void** extra) {
+  BEGIN
+  Function* found = static_cast<Function*>(function);
+  if (!found->module->loaded || !gx || !gy || !gz || gy > 65535 || gz > 65535 || bx * by * bz > 1024 || shared || extra)
+    return INVALID_VALUE;
+  using Sizes = void (*)(size_t*);
+  size_t sizes[2];
+  reinterpret_cast<Sizes>(dlsym(found->module->library, "simgpu_parameters"))(sizes);
+  Work* work = push(static_cast<Stream*>(stream));
+  work->kind = LAUNCH, work->function = found;
+  const unsigned grid[3] = {gx, gy, gz}, threads[3] = {bx, by, bz};
+  memcpy(work->grid, grid, sizeof grid), memcpy(work->threads, threads, sizeof threads);
+  for (int i = 0; i < 2; ++i) memcpy(work->parameters[i], parameters[i], sizes[i]);
+  return 0;
+}
+
+API cuStreamBeginCapture_v2(void* stream, int) {
+  BEGIN
+  Stream* found = static_cast<Stream*>(stream);
+  found->capturing = true;
+  return found->graph = make<Graph>(), 0;
+}
+API cuStreamEndCapture(void* stream, void** graph) {
+  BEGIN
+  Stream* found = static_cast<Stream*>(stream);
+  if (!found->capturing) return STREAM_CAPTURE_UNSUPPORTED;
+  found->capturing = false;
+  return *graph = found->graph, 0;
+}
+API cuGraphInstantiateWithFlags(void** executable, void* graph, uint64_t) {
+  BEGIN
+  return *executable = graph, 0;
+}
+API cuGraphLaunch(void* executable, void* stream) {
+  BEGIN
+  const Queue& queue = static_cast<Graph*>(executable)->queue;
+  for (int i = 0; i < queue.count; ++i) *push(static_cast<Stream*>(stream)) = queue.items[i];
+  return 0;
+}
+API cuGraphExecDestroy(void*) {
+  if (const int code = begin(__func__); code && code < 700) return code;
+  return state.sticky;
+}
+API cuGraphDestroy(void*) {
+  if (const int code = begin(__func__); code && code < 700) return code;
+  return state.sticky;
+}
