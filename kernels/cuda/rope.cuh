@@ -24,31 +24,38 @@ struct rope_table {
 // A head's pairs, spread over a warp: pair i of a lane is columns first(i) and first(i) + apart.
 template <int D, int ADJACENT>
 struct Pairs {
-  static_assert(D % 64 == 0);
-  static constexpr int count = D / 64, apart = ADJACENT ? 1 : D / 2;
+  static_assert(D % 2 == 0);
+  static constexpr int count = (D / 2 + 31) / 32, apart = ADJACENT ? 1 : D / 2;
   float a[count], b[count];
 
   __device__ static int index(int i) { return i * 32 + threadIdx.x % 32; }
+  __device__ static bool there(int i) { return D % 64 == 0 || index(i) < D / 2; }
   __device__ static int first(int i) { return ADJACENT ? 2 * index(i) : index(i); }
 
   __device__ explicit Pairs(const float* x) {
-    for (int i = 0; i < count; ++i) a[i] = x[first(i)], b[i] = x[first(i) + apart];
+    for (int i = 0; i < count; ++i) {
+      a[i] = there(i) ? x[first(i)] : 0.f;
+      b[i] = there(i) ? x[first(i) + apart] : 0.f;
+    }
   }
   __device__ void norm(const float* weight, float eps) {
     float sum = 0.f;
     for (int i = 0; i < count; ++i) sum += a[i] * a[i] + b[i] * b[i];
     const float scale = 1.f / sqrtf(warp_sum(sum) / D + eps);
-    for (int i = 0; i < count; ++i) a[i] *= scale * weight[first(i)], b[i] *= scale * weight[first(i) + apart];
+    for (int i = 0; i < count; ++i)
+      if (there(i)) a[i] *= scale * weight[first(i)], b[i] *= scale * weight[first(i) + apart];
   }
   __device__ void rotate(const float* table) {
     for (int i = 0; i < count; ++i) {
+      if (!there(i)) continue;
       const float c = table[index(i)], s = table[D / 2 + index(i)], x = a[i], y = b[i];
       a[i] = x * c - y * s;
       b[i] = y * c + x * s;
     }
   }
   __device__ void store(float* y) const {
-    for (int i = 0; i < count; ++i) y[first(i)] = a[i], y[first(i) + apart] = b[i];
+    for (int i = 0; i < count; ++i)
+      if (there(i)) y[first(i)] = a[i], y[first(i) + apart] = b[i];
   }
 };
 

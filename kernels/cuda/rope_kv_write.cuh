@@ -28,6 +28,7 @@ struct rope_kv_write_rows {
       if (is_q) x.store(q + head * D);
       else
         for (int i = 0; i < x.count; ++i) {
+          if (!x.there(i)) continue;
           page.put_k(head - HEADS, x.first(i), x.a[i]);
           page.put_k(head - HEADS, x.first(i) + x.apart, x.b[i]);
         }

@@ -4,6 +4,7 @@ import ctypes
 import hashlib
 import json
 import subprocess
+import sys
 import zipfile
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.support.program import ROOT
 
 SOURCES = ROOT / "kernels/cuda"
 SIMULATOR = ROOT / "tools/simgpu"
+NVRTC = "nvidia-cuda-nvrtc"
 LIBC = ("ziglang/lib/libc/", "ziglang/lib/c", "ziglang/lib/ubsan")
 FLAGS = (
     *("-x", "c++", "-std=c++20", "-target", "x86_64-linux-gnu.2.31", "-shared", "-fPIC", "-fvisibility=hidden"),
@@ -84,11 +86,20 @@ def pack(folder, bindings, sm, sources=SOURCES):
     text = cubin.source(bindings)
     made = folder / f"pack-{sm}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     if not (made / "pack.json").exists():
-        library = nvrtc(folder / "nvrtc")
-        data, version = cubin.compile_pack(library, text, sm, [sources])
-        made.mkdir(exist_ok=True)
-        (made / "pack.cubin").write_bytes(data)
-        (made / "pack.json").write_text(cubin.table(data, sm, version, bindings))
+        spec = {
+            "params": {"isa": sm, "bindings": bindings},
+            "artifacts": {NVRTC: str(artifact("wheel", NVRTC))},
+            "trees": {"kernels/cuda": str(sources)},
+            "steps": {},
+            "tools": [],
+            "output": str(made),
+        }
+        described = folder / f"{made.name}.spec.json"
+        described.write_text(json.dumps(spec))
+        # in a process of its own: torch may have loaded another NVRTC into this one
+        step = [sys.executable, "-I", ROOT / "resolver/pih_steps", "cubin", described]
+        done = subprocess.run(step, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
     digest = hashlib.sha256((made / "pack.cubin").read_bytes()).hexdigest()
     modules = folder / "modules"
     modules.mkdir(exist_ok=True)
@@ -96,16 +107,6 @@ def pack(folder, bindings, sm, sources=SOURCES):
     if not link.exists():
         link.symlink_to(module(folder, text, sources))
     return made, modules
-
-
-@cache
-def nvrtc(folder):
-    """NVRTC out of its pinned wheel."""
-    found = sorted(folder.rglob("libnvrtc.so.*"))
-    if found:
-        return found[0]
-    folder.mkdir(parents=True, exist_ok=True)
-    return cubin.unpack_nvrtc(artifact("wheel", "nvidia-cuda-nvrtc"), folder)
 
 
 def settings(modules, **more):

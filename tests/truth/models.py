@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
@@ -19,6 +21,7 @@ from pih_steps.lower import Checkpoint, GraphFunction, Lowered, Tensor, lower, r
 from pih_steps.lower.pack import packed_chunks
 from pih_steps.lower.plugin import load_graph
 from pih_steps.spec import Spec
+from tests.support import simgpu
 from tests.support.artifacts import artifact
 
 ROOT = Path(__file__).parents[2]
@@ -181,6 +184,26 @@ def cpu_backend(isa: str, kv_dtype: str = "bf16", threads: int = 2) -> Factory:
             kernels.run(Spec(params, {"ziglang": artifact("wheel", "ziglang")}, trees, {}, (), pack))
             loaded = load_pack(pack)
         return CpuBackend(lowered.plan, loaded, Packed(lowered, checkpoint), threads)
+
+    return backend
+
+
+def cuda_backend(sm: str, folder: Path) -> Factory:
+    """The plan on one cubin and its module for the software GPU, which compiled files in a folder make."""
+    _plugin_path("backend/cuda")
+    ctypes.CDLL(str(simgpu.driver(folder) / "libcuda.so.1"))  # found by its name from now on
+    from pih_backend_cuda.backend import CudaBackend
+    from pih_backend_cuda.device import open_device
+    from pih_backend_cuda.driver import load_driver
+    from pih_backend_cuda.pack import read_pack
+
+    def backend(checkpoint: Checkpoint, graph: GraphFunction, limits: Limits) -> Any:
+        lowered = lowered_for("kernels/cuda", checkpoint, graph, limits, "bf16", sm)
+        made, modules = simgpu.pack(folder, [asdict(binding) for binding in lowered.bindings], sm)
+        os.environ["PIH_SIMGPU"] = simgpu.settings(modules, devices="sm_89:24000000000,sm_90:80000000000")
+        driver, pack = load_driver(), read_pack(made)
+        device = open_device(driver, sm, 0, pack.cuda)
+        return CudaBackend(lowered.plan, pack, Packed(lowered, checkpoint), driver, device)
 
     return backend
 
