@@ -56,7 +56,7 @@ def write(folder, *, lock=LOCK, change=lambda _step, files: files):
         Spec(
             params={"name": lock.profile.name, "arch": lock.target.arch},
             artifacts={},
-            trees={name: ROOT / name for name in lock.build.steps[-1].trees} | {"lock": folder / "lock.json"},
+            trees={name: ROOT / name for name in LOCK.build.steps[-1].trees} | {"lock": folder / "lock.json"},
             steps={step: folder / step for step in steps},
             tools=(),
             output=folder / "image",

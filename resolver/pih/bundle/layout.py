@@ -9,16 +9,14 @@ import hashlib
 import json
 import re
 import stat
-import tarfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import attrs
 
-from pih.bundle import blob
+from pih.bundle import blob, entries
 from pih_runtime.errors import SealError
 
 BUNDLE_FILE = "pih/bundle.json"
@@ -147,22 +145,21 @@ def blobs_of(layout: Layout, artifact: Attached) -> Iterator[str]:
 def member(layout: Layout, name: str) -> bytes:
     """A small file of the image, from the topmost layer that has it."""
     for layer in reversed(layout.layers):
-        mode = "r:gz" if layer.media_type == LAYER_GZIP else "r:"
         path = blob_path(layout.path, layer.digest)
         try:
-            with tarfile.open(path, mode) as tar:  # type: ignore[call-overload] # mode is one of two
-                for entry in tar:
-                    if entry.name.removeprefix("./") == name and entry.isfile():
+            with path.open("rb") as stream:
+                # What is not compressed is passed over; what is, is read within the bounds of a layer.
+                packed = layer.media_type == LAYER_GZIP
+                reader = entries.Reader(blob.Archive(stream, compressed=True) if packed else stream)
+                for entry in reader:
+                    if entry.path == name and entry.kind == entries.FILE:
                         if entry.size > _MAX_JSON:
                             raise SealError(f"/{name} is too large", where=str(path), fix=_FIX)
-                        return _read_all(tar.extractfile(entry))
-        except (tarfile.TarError, OSError, EOFError, ValueError, zlib.error) as problem:
-            raise SealError(f"layer {layer.digest} is no archive: {problem}", where=str(path), fix=_FIX) from problem
+                        return b"".join(reader.content())
+        except (OSError, ValueError) as problem:
+            what = f"layer {layer.digest} was not made by pih, or is damaged: {problem}"
+            raise SealError(what, where=str(path), fix=_FIX) from problem
     raise SealError(f"the image has no /{name}: it was not made by pih", where=str(layout.path), fix=_FIX)
-
-
-def _read_all(stream: IO[bytes] | None) -> bytes:
-    return stream.read() if stream else b""
 
 
 def _image(entry: object) -> bool:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pih.build.progress import renderer
-from pih.bundle import stored
+from pih.bundle import archive, stored
+from pih.bundle.layout import BUNDLE_FILE
 from pih.cli import _workspace
 from pih.inspect.opened import Opened, opened, opened_image
+from pih_runtime.errors import UsageError
 
 
 def held(bundle: str) -> Opened:
@@ -18,3 +22,15 @@ def held(bundle: str) -> Opened:
         return opened(Path(bundle))
     with renderer() as listener:
         return opened_image(image, _workspace.store(), os.environ, listener)
+
+
+@contextmanager
+def layout(bundle: str) -> Iterator[Path]:
+    """The folder of a layout or of what an archive holds; raises UsageError for a form that keeps no layers."""
+    path, fix = Path(bundle), "name the folder of an image layout, or an archive of one"
+    if not path.exists() and stored.named(bundle) is None:
+        raise UsageError("there is no such bundle", where=bundle, fix=fix)
+    if not path.exists() or (path / BUNDLE_FILE).is_file():
+        raise UsageError("this form of a bundle keeps neither its layers as shipped nor a seal", where=bundle, fix=fix)
+    with archive.unpacked(path) as folder:
+        yield folder

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import click
 
-from pih.bundle import archive
-from pih.cli import _workspace
+from pih.cli import _bundle, _workspace
 from pih.seal import attach
 from pih.trust import keys
 
 
 @click.command(epilog="Example: pih seal dist/smollm2 -o dist/sealed --key team.pem")
-@click.argument("bundle", type=click.Path(path_type=Path, exists=True))
+@click.argument("bundle")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), metavar="DIR", required=True, help="Where to write the layout."
 )
@@ -27,14 +26,14 @@ from pih.trust import keys
     help="Sign with this private key; may be given again.",
 )
 @_workspace.json_option
-def command(bundle: Path, output: Path, key_paths: tuple[Path, ...], as_json: bool) -> None:
+def command(bundle: str, output: Path, key_paths: tuple[Path, ...], as_json: bool) -> None:
     """Attach SBOM, provenance and signatures to a bundle, in a copy of it.
 
     BUNDLE, the folder of an image layout or an archive of one, is checked whole before. The image and its digest stay
     as they are. A bundle that is sealed already keeps its documents and gets the further signatures.
     """
     privates = [keys.load_private(path) for path in key_paths]
-    with archive.unpacked(bundle) as layout:
+    with _bundle.layout(bundle) as layout:
         found = attach.seal(layout, output, privates)
     if as_json:
         facts = {

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import click
 
-from pih.bundle import archive
-from pih.cli import _workspace
+from pih.cli import _bundle, _workspace
 from pih.seal import policy as policies
 from pih.seal import verify
 from pih.seal.verify import Verified
@@ -19,7 +18,7 @@ _PATH = click.Path(path_type=Path)
 
 
 @click.command(epilog="Example: pih verify dist/sealed --key team.pem.pub")
-@click.argument("bundle", type=click.Path(path_type=Path, exists=True))
+@click.argument("bundle")
 @click.option(
     "--key",
     "key_paths",
@@ -32,7 +31,7 @@ _PATH = click.Path(path_type=Path)
     "--policy", "policy_path", type=_PATH, metavar="FILE", help="Which keys, and how many of them, must sign."
 )
 @_workspace.json_option
-def command(bundle: Path, key_paths: tuple[Path, ...], policy_path: Path | None, as_json: bool) -> None:
+def command(bundle: str, key_paths: tuple[Path, ...], policy_path: Path | None, as_json: bool) -> None:
     """Check every byte of a bundle, and who vouches for it. Exit 8 where something is wrong, saying what.
 
     BUNDLE is the folder of an image layout or an archive of one. Its layers, files, lock, SBOM and provenance must go
@@ -49,7 +48,7 @@ def command(bundle: Path, key_paths: tuple[Path, ...], policy_path: Path | None,
     if key_paths and policy_path:
         raise UsageError("--key and --policy do not go together", fix="give one of them")
     wanted = policies.load(policy_path) if policy_path else policies.of_keys(key_paths) if key_paths else None
-    with archive.unpacked(bundle) as layout:
+    with _bundle.layout(bundle) as layout:
         found = verify.whole(layout)
     if wanted:
         found = verify.vouched(found, wanted, dt.datetime.now(dt.UTC))

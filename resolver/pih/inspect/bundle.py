@@ -143,7 +143,7 @@ def listed(data: dict[str, Any], where: str) -> tuple[str, str, tuple[File, ...]
             for line in data["files"]
         )
         return str(data["name"]), str(data["lock"]), files
-    except (KeyError, TypeError, ValueError) as problem:
+    except (KeyError, TypeError, ValueError, OverflowError) as problem:
         raise SealError(f"the bundle's list of files is not right: {problem!r}", where=where, fix=_FIX) from problem
 
 

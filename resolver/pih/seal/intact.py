@@ -15,13 +15,13 @@ from typing import Any
 import attrs
 
 from pih.build import extract, graph, tree
+from pih.bundle import entries
 from pih.bundle import layout as layouts
 from pih.bundle.layout import Layout
 from pih.inspect import bundle
 from pih.inspect.bundle import Contents, File
 from pih.inspect.opened import opened
 from pih.lock import Lock
-from pih.seal import entries
 from pih.structure import unstructure
 from pih_runtime.errors import SealError
 from pih_steps import base, image, oci
@@ -66,7 +66,9 @@ class Image:
 
 def read(path: Path) -> Image:
     """Read a layout's image; raises SealError that names the blob or file for anything that is not as it should be."""
-    held, layout = opened(path), layouts.read(path)
+    layout = layouts.read(path)
+    held = opened(path)
+    graph.check(held.lock)
     _agrees(held.contents, held.lock, layout)
     files = tuple(sorted(_files(held.contents, layout), key=lambda file: file.path))
     _image(held.contents, held.lock, layout)

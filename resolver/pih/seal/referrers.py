@@ -54,7 +54,7 @@ def _document(layout: Layout, digest: str, size: int) -> tuple[str, bytes]:
         held = json.loads(raw)
         kind, blob = held["artifactType"], held["layers"][0]
         data = layouts.small_blob(layout.path, layouts.checked_digest(blob["digest"], layout.path), int(blob["size"]))
-    except (ValueError, LookupError, TypeError, RecursionError) as problem:
+    except (ValueError, LookupError, TypeError, RecursionError, OverflowError) as problem:
         raise SealError(f"{digest} is no attached document: {problem!r}", where=where, fix=_FIX) from problem
     if kind not in TYPES or manifest(_subject(layout), kind, data) != raw:
         raise SealError(f"{digest} is not what pih attaches to this image", where=where, fix=_FIX)

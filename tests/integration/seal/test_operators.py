@@ -50,6 +50,15 @@ def test_an_archive_is_verified_like_the_layout(sealed, tmp_path):
     assert "vouched   by team.pem.pub" in pih("verify", tmp_path / "sealed.tar", "--key", sealed.public).stdout
 
 
+@pytest.mark.parametrize("command", [("verify",), ("seal", "-o", "out")])
+def test_forms_of_a_bundle_that_keep_no_seal(command, tmp_path):
+    (tmp_path / "root/pih").mkdir(parents=True)
+    (tmp_path / "root/pih/bundle.json").write_text("{}")
+    for bundle, said in (("podman:x", "nor a seal"), (tmp_path / "root", "nor a seal"), ("none", "no such bundle")):
+        refused = pih(*command, bundle, check=False)
+        assert (refused.returncode, said in refused.stderr) == (2, True), refused.stderr
+
+
 def test_inspect_and_why_look_into_a_sealed_bundle(sealed):
     assert f"signed in the name of {sealed.fingerprint}" in pih("inspect", sealed.layout).stdout
     assert "no: unsigned" in pih("inspect", sealed.plain).stdout

@@ -15,7 +15,7 @@ def image(tmp_path, *asked, files=()):
     plugins = [{"id": f"backend/{number}", "permissions": item} for number, item in enumerate(asked)]
     listed = json.dumps({"files": [{"path": path} for path in files]}).encode()
     lock = json.dumps({"plugins": plugins}).encode()
-    top = layouts.tar([("pih/lock.json", lock), ("pih/bundle.json", listed)])
+    top = layouts.tar([("pih/bundle.json", listed), ("pih/lock.json", lock)])
     return layout.read(layouts.write(tmp_path / "layout", [top]))
 
 
@@ -77,7 +77,7 @@ def test_what_the_image_sets_is_not_the_host_s_to_say(tmp_path, monkeypatch):
 
 
 def test_a_lock_that_is_none(tmp_path):
-    top = layouts.tar([("pih/lock.json", b"{}"), ("pih/bundle.json", b"{}")])
+    top = layouts.tar([("pih/bundle.json", b"{}"), ("pih/lock.json", b"{}")])
     with pytest.raises(SealError, match="not a lock"):
         permissions.of_image(layout.read(layouts.write(tmp_path / "layout", [top])))
 

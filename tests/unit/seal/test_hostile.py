@@ -8,9 +8,9 @@ import tarfile
 import attrs
 import pytest
 
-from pih.bundle import archive
+from pih.bundle import archive, entries
 from pih.inspect.opened import opened
-from pih.seal import attach, dsse, entries, referrers, verify
+from pih.seal import attach, dsse, referrers, verify
 from pih_runtime.errors import SealError
 from pih_steps import layer, tar
 from pih_steps.oci import canonical
@@ -134,27 +134,35 @@ def test_weights_where_the_lock_has_none(tmp_path):
         verify.whole(odd)
 
 
-def rewritten(layout, edit):
-    """The layout with the layer of the deployment's own files as `edit` gives its archive; all digests are right."""
-    image = bundles.index(layout)["manifests"][0]
-    manifest = json.loads(bundles.blob(layout, image))
-    config = json.loads(bundles.blob(layout, manifest["config"]))
-    with tarfile.open(fileobj=io.BytesIO(bundles.blob(layout, manifest["layers"][3]))) as archived:
-        data = edit(archived)
+def put(layout, raw):
+    """A descriptor's digest and size of a new blob."""
+    name = hashlib.sha256(raw).hexdigest()
+    (layout / "blobs/sha256" / name).write_bytes(raw)
+    return {"digest": f"sha256:{name}", "size": len(raw)}
 
-    def put(raw):
-        name = hashlib.sha256(raw).hexdigest()
-        (layout / "blobs/sha256" / name).write_bytes(raw)
-        return {"digest": f"sha256:{name}", "size": len(raw)}
 
-    manifest["layers"][3] = {"mediaType": layouts.TAR, **put(data)}
-    config["rootfs"]["diff_ids"][3] = manifest["layers"][3]["digest"]
-    manifest["config"] |= put(canonical(config))
+def changed(layout, change):
+    """The layout with manifest and configuration changed; all digests are right."""
     index = bundles.index(layout)
-    index["manifests"][0] |= put(canonical(manifest))
+    manifest = json.loads(bundles.blob(layout, index["manifests"][0]))
+    config = json.loads(bundles.blob(layout, manifest["config"]))
+    change(manifest, config)
+    manifest["config"] |= put(layout, canonical(config))
+    index["manifests"][0] |= put(layout, canonical(manifest))
     (layout / "index.json").chmod(0o644)
     (layout / "index.json").write_bytes(canonical(index))
     return layout
+
+
+def rewritten(layout, edit):
+    """The layout with the layer of the deployment's own files as `edit` gives its archive."""
+
+    def change(manifest, config):
+        with tarfile.open(fileobj=io.BytesIO(bundles.blob(layout, manifest["layers"][3]))) as archived:
+            manifest["layers"][3] = {"mediaType": layouts.TAR, **put(layout, edit(archived))}
+        config["rootfs"]["diff_ids"][3] = manifest["layers"][3]["digest"]
+
+    return changed(layout, change)
 
 
 def edited(change):
@@ -199,23 +207,32 @@ def test_an_image_that_is_not_what_it_lists(layout, said):
 
 
 def test_a_configuration_that_no_bundle_has(layout):
-    image = bundles.index(layout)["manifests"][0]
-    manifest = json.loads(bundles.blob(layout, image))
-    config = json.loads(bundles.blob(layout, manifest["config"]))
-    config["config"]["User"] = "0:0"
+    def change(_, config):
+        config["config"]["User"] = "0:0"
 
-    def put(raw):
-        name = hashlib.sha256(raw).hexdigest()
-        (layout / "blobs/sha256" / name).write_bytes(raw)
-        return {"digest": f"sha256:{name}", "size": len(raw)}
-
-    manifest["config"] |= put(canonical(config))
-    index = bundles.index(layout)
-    index["manifests"][0] |= put(canonical(manifest))
-    (layout / "index.json").chmod(0o644)
-    (layout / "index.json").write_bytes(canonical(index))
     with pytest.raises(SealError, match=r"configuration .* is not that of a bundle of this lock"):
-        verify.whole(layout)
+        verify.whole(changed(layout, change))
+
+
+def test_a_manifest_that_no_bundle_has(layout):
+    def change(manifest, _):
+        manifest["annotations"]["org.opencontainers.image.authors"] = "somebody"
+
+    with pytest.raises(SealError, match=r"manifest .* is not that of a bundle of this lock"):
+        verify.whole(changed(layout, change))
+
+
+def test_numbers_that_are_none(layout):
+    for number in ("Infinity", "NaN", "-1", "1e400", "1" * 5000, '"1"', "[]", "null"):
+        data = json.dumps(bundles.index(layout)).replace('"size": ', f'"size": {number}, "x": ')
+        (layout / "index.json").chmod(0o644)
+        (layout / "index.json").write_text(data)
+        with pytest.raises(SealError):
+            verify.whole(layout)
+        (layout / "index.json").write_text(data.replace(f'"size": {number}, "x": ', '"size": '))
+    verified = listing(lambda data: data["files"][0].update(size=float("inf")))
+    with pytest.raises(SealError, match="list of files is not right"):
+        verify.whole(rewritten(layout, verified))
 
 
 def resealed(layout, documents):

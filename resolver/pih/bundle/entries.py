@@ -7,10 +7,11 @@ by one comparison, and nothing of an entry is believed before it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import IO
 
 import attrs
 
+from pih.bundle.blob import Archive
 from pih_runtime.errors import BuildError
 from pih_steps import tar
 
@@ -36,7 +37,7 @@ class Entry:
 class Reader:
     """Yields the entries in order; `content`, before the next one, the bytes of the file that was yielded last."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: IO[bytes] | Archive) -> None:
         self._stream = stream
         self._left = 0
 
@@ -50,8 +51,7 @@ class Reader:
             before = name
             self._left = entry.size
             yield entry
-            for _ in self.content():  # what nobody asked for
-                continue
+            self._skip()
             if self._exactly(-entry.size % tar.BLOCK).strip(b"\0"):
                 raise NotCanonicalError(f"there is something between {entry.path!r} and the next entry")
         if self._block() != bytes(tar.BLOCK) or self._stream.read(1):
@@ -63,6 +63,14 @@ class Reader:
             chunk = self._exactly(min(self._left, tar.CHUNK))
             self._left -= len(chunk)
             yield chunk
+
+    def _skip(self) -> None:
+        """What nobody asked for: a file is passed over, a stream is read."""
+        if self._stream.seekable():
+            self._stream.seek(self._left, 1)
+            self._left = 0
+        for _ in self.content():
+            continue
 
     def _block(self) -> bytes:
         return self._exactly(tar.BLOCK)
