@@ -78,6 +78,14 @@ def _provider(lock: dict[str, Any], capability: str) -> str:
     return str(providers[0])
 
 
+def _pack(lock: dict[str, Any]) -> str:
+    """The plugin that the kernels are of."""
+    packs = [str(plugin["id"]) for plugin in lock["plugins"] if plugin["id"].startswith("kernels/")]
+    if not packs:
+        raise BuildError("the lock has no plugin for its kernels", fix="write the lock again: pih lock")
+    return packs[0]
+
+
 def _step(spec: Spec, name: str) -> Path:
     try:
         return spec.steps[name]
@@ -91,7 +99,7 @@ def _deployment(spec: Spec, lock: dict[str, Any]) -> list[layer.File]:
     files = [("plan.json", _step(spec, "plan"), decoder, "the model, lowered for this deployment")]
     if "kernels" in spec.steps:
         made = spec.steps["kernels"]
-        pack = next(str(plugin["id"]) for plugin in lock["plugins"] if plugin["id"].startswith("kernels/"))
+        pack = _pack(lock)
         packed = (
             {f"kernels/{path.name}": path for path in sorted(made.iterdir())}
             if made.is_dir()

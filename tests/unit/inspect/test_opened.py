@@ -62,7 +62,7 @@ def test_an_archive_is_read_like_its_layout(layout, tmp_path, mode):
 
 
 def test_of_an_archive_with_large_weights_only_the_ends_are_copied(tmp_path):
-    app = layouts.tar([("pih/lock.json", TEXT), ("pih/bundle.json", listing())])
+    app = layouts.tar([("pih/bundle.json", listing()), ("pih/lock.json", TEXT)])
     titles = {"history": [{"comment": "app"}, {"comment": "weights"}, {"comment": "more"}]}
     large = layouts.tar([("pih/weights/weights.safetensors", bytes(range(256)) * (1 << 17))])
     several = layouts.tar([(f"pih/weights/{name}", bytes(6 << 20)) for name in "ab"])
