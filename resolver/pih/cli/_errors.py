@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from pih.cli._terminal import printable
 from pih_runtime.errors import PihError, UsageError
 
 OPTION = "--json-errors"
@@ -26,7 +27,7 @@ def show(error: PihError | click.ClickException, *, as_json: bool) -> None:
     elif isinstance(error, click.ClickException):
         error.show()
     else:
-        sys.stderr.write(f"pih: error: {error}\n")
+        sys.stderr.write("\n".join(map(printable, f"pih: error: {error}".split("\n"))) + "\n")
 
 
 def described(error: PihError | click.ClickException) -> dict[str, Any]:

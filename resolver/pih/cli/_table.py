@@ -19,11 +19,6 @@ def aligned(rows: Sequence[Sequence[str]], numbers: frozenset[int] = frozenset()
     return ["  ".join(cell(index, text) for index, text in enumerate(row)).rstrip() for row in rows]
 
 
-def printable(text: str) -> str:
-    """Text of a bundle for a terminal: a name may hold what moves the cursor or turns the line around."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
-
-
 def components(rows: Sequence[Component], held: Contents) -> str:
     """component, version, unpacked, compressed, licence, reason; sizes in MB, the largest first.
 

@@ -12,7 +12,7 @@ import click
 from pih import lock as locks
 from pih import profile
 from pih.bundle import stored
-from pih.cli import _bundle, _table
+from pih.cli import _bundle, _table, _terminal
 from pih.diff import facts, gates, markdown, report, revision
 from pih.diff.compare import compare
 from pih.diff.facts import Facts
@@ -70,9 +70,9 @@ def command(
         click.echo(markdown.rendered(found, tripped), nl=False)
     else:
         for line in _lines(report.lines(found)):
-            click.echo(_table.printable(line))
+            click.echo(_terminal.printable(line))
     for gate in tripped:
-        click.echo(_table.printable(f"pih diff: {gate.gate}: {gate.why}"), err=True)
+        click.echo(_terminal.printable(f"pih diff: {gate.gate}: {gate.why}"), err=True)
     if tripped:
         click.get_current_context().exit(GATE)
 

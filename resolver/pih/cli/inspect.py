@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from pih import licences
-from pih.cli import _builders, _bundle, _table, _workspace
+from pih.cli import _builders, _bundle, _table, _terminal, _workspace
 from pih.inspect import overview, report, tree
 from pih.inspect.bundle import Contents, checkpoint, components, known, origin
 from pih.inspect.explain import served
@@ -57,7 +57,7 @@ def command(bundle: str | None, profile_path: Path | None, form: str | None, pag
         _written(report.page(found), page)
         click.echo(f"page     {page}", err=form is not None)
     if page is None or form is not None:
-        click.echo("\n".join(map(_table.printable, _FORMS[form or "overview"](found))))
+        click.echo("\n".join(map(_terminal.printable, _FORMS[form or "overview"](found))))
 
 
 def _written(text: str, path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from pih.cli import _builders, _bundle, _table, _workspace
+from pih.cli import _builders, _bundle, _table, _terminal, _workspace
 from pih.diff import budget, budget_file, facts
 from pih.diff.amounts import shown
 from pih.diff.budget import Row
@@ -68,7 +68,7 @@ def command(
         click.echo(json.dumps(_json(image, rows), indent=2))
     else:
         for line in _lines(image, rows):
-            click.echo(_table.printable(line))
+            click.echo(_terminal.printable(line))
     if any(row.over for row in rows):
         click.get_current_context().exit(OVER)
 

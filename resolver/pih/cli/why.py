@@ -9,7 +9,7 @@ import click
 
 from pih import lock as locks
 from pih.build.progress import renderer
-from pih.cli import _builders, _bundle, _table, _workspace
+from pih.cli import _builders, _bundle, _terminal, _workspace
 from pih.inspect import causes, reasons, why
 from pih.inspect.causes import Graph
 from pih.inspect.opened import opened
@@ -62,7 +62,7 @@ def command(
         click.echo(json.dumps({"name": name, "answers": [why.as_json(answer) for answer in found]}, indent=2))
         return
     lines = "\n\n".join(_text(answer) for answer in found).split("\n")
-    click.echo("\n".join(map(_table.printable, lines)))
+    click.echo("\n".join(map(_terminal.printable, lines)))
 
 
 def _asked(graph: Graph, name: str, where: str) -> tuple[Answer, ...]:

@@ -1,13 +1,12 @@
 """Text of a bundle on a terminal."""
 
 import json
-import subprocess
-import sys
 
 import pytest
+from click.testing import CliRunner
 
-from pih.cli import _table
-from tests.support.program import ROOT
+from pih.cli import _errors, _terminal, inspect
+from pih_runtime.errors import SealError
 from tests.unit.inspect.test_opened import LINE, TEXT, listing
 
 
@@ -22,7 +21,7 @@ from tests.unit.inspect.test_opened import LINE, TEXT, listing
     ],
 )
 def test_nothing_moves_the_cursor_or_turns_the_line(text, shown):
-    assert _table.printable(text) == shown
+    assert _terminal.printable(text) == shown
 
 
 @pytest.mark.parametrize("form", [[], ["--files"], ["--tree"]])
@@ -32,14 +31,12 @@ def test_a_hostile_bundle_is_shown_and_does_nothing(tmp_path, form):
     (tmp_path / "pih").mkdir()
     (tmp_path / "pih/lock.json").write_bytes(TEXT)
     (tmp_path / "pih/bundle.json").write_text(json.dumps(json.loads(listing()) | {"name": hostile, "files": [line]}))
-    program = [sys.executable, "-m", "pih", "inspect", str(tmp_path), *form]
-    run = subprocess.run(
-        program,
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=ROOT / "resolver",
-        env={"PYTHONPATH": f"{ROOT}/resolver:{ROOT}/runtime", "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
-    )
-    assert "\\x1b]0;title" in run.stdout
-    assert not set("\x1b\x07\u202e") & set(run.stdout)
+    run = CliRunner().invoke(inspect.command, [str(tmp_path), *form])
+    assert run.exit_code == 0
+    assert "\\x1b]0;title" in run.output
+    assert not set("\x1b\x07\u202e") & set(run.output)
+
+
+def test_an_error_is_shown_as_safely(capsys):
+    _errors.show(SealError("a\x1b[2Jb", where="\u202ec", fix="d\r"), as_json=False)
+    assert capsys.readouterr().err == "pih: error: \\u202ec: a\\x1b[2Jb\n  to fix: d\\r\n"
