@@ -5,8 +5,11 @@ import shutil
 import sys
 from pathlib import Path
 
-import hypothesis
-import pytest
+try:
+    import hypothesis
+    import pytest
+except ModuleNotFoundError as problem:
+    sys.exit(f"{sys.executable} has no {problem.name}: unit tests need .venv-dev; to make it: tools/test lint")
 
 # Bazel's tree is made of links into the checkout: a test that resolves its own path must stay within what it declares.
 tree = Path(os.environ["TEST_TMPDIR"], "tree")

@@ -4,10 +4,13 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support import poison
+from tests.support.checkout import copied
 from tests.support.program import PROFILE, ROOT, pih
 
 PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
@@ -30,21 +33,6 @@ def newer_pythons():
 @pytest.fixture(scope="module")
 def digest():
     return json.loads(pih("build", "--profile", PROFILE, "--json").stdout)["digest"]
-
-
-def copied(target):
-    """The source tree as git would check it out, in another place."""
-    names = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        check=True,
-    ).stdout.decode()
-    for name in filter(None, names.split("\0")):
-        if (ROOT / name).is_file():
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, target / name)
-    return target
 
 
 def rebuilt(tree, scratch, prefix=(), **environment):
@@ -75,24 +63,10 @@ def test_another_place_zone_umask_home_locale_and_cpu_count(digest, tmp_path):
 
 
 def test_poisoned_surroundings_do_not_leak_in(digest, tmp_path):
-    poison = tmp_path / "poison"
-    poison.mkdir()
-    for name in ("cc", "c++", "gcc", "ld", "zig", "python3", "strip", "gzip", "tar"):
-        (poison / name).write_text("#!/bin/sh\necho poisoned >&2\nexit 66\n")
-        (poison / name).chmod(0o755)
-    (poison / "sitecustomize.py").write_text("raise SystemExit('poisoned')\n")
-    surroundings = {
-        "PATH": f"{poison}:{os.environ['PATH']}",
-        "CC": str(poison / "cc"),
-        "CFLAGS": "-O0 -g",
-        "PYTHONPATH": str(poison),
-        "PYTHONHASHSEED": "7",
-        "LD_LIBRARY_PATH": str(poison),
-        "LD_PRELOAD": str(poison / "preloaded.so"),
-        "SOURCE_DATE_EPOCH": "1234567890",
-        "ZIG_GLOBAL_CACHE_DIR": str(poison / "cache"),
-    }
-    assert rebuilt(ROOT, tmp_path, **surroundings) == digest
+    poisoned = poison.environment(tmp_path / "poison")
+    step = subprocess.run([sys.executable, "-S", "-c", "", "pih_steps"], env={**os.environ, **poisoned}, check=False)
+    assert step.returncode == poison.ENDED, "the poison does no harm"
+    assert rebuilt(ROOT, tmp_path, **poisoned) == digest
 
 
 @pytest.mark.where_possible

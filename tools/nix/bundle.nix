@@ -111,7 +111,31 @@ let
     };
 
   steps = listToAttrs (map (step: { name = step.id; value = stepOf step; }) build.steps);
-  image = steps.${(builtins.elemAt build.steps (builtins.length build.steps - 1)).id};
+  last = builtins.elemAt build.steps (builtins.length build.steps - 1);
+  image = steps.${last.id};
+
+  # The files that the image is made from.
+  ofImage =
+    let
+      byId = listToAttrs (map (step: { name = step.id; value = step; }) build.steps);
+      closure = builtins.genericClosure {
+        startSet = [ { key = last.id; } ];
+        operator = { key }: map (id: { key = id; }) byId.${key}.steps;
+      };
+      taken = builtins.concatMap ({ key }: byId.${key}.artifacts ++ byId.${key}.tools) closure;
+    in
+    map (name: files.${name}) (build.interpreter ++ [ build.seed.deb ] ++ taken) ++ [ seedArchive ];
+
+  # They are all there. This holds none of them, so that a machine that takes steps from a binary cache needs none.
+  present = python.run "pih-present" { inherit ofImage; } ''
+    echo "every file is there" >"$out"
+  '';
+
+  # What is built when the image is asked for. A step's key may not hold what the step does not read; so it is here
+  # that a file that is not there is found, and Nix gets to it before it gets to any step, which is one link further.
+  bundle = python.run "pih-bundle" { inherit image present; } ''
+    ln -s "$image" "$out"
+  '';
 
   # What steps give refers to nothing. This refers to every locked file, so that Nix can tell, compare and copy them.
   artifacts = python.run "pih-artifacts" {
@@ -137,6 +161,6 @@ in
 if data.schema != 1 then
   throw "${toString lock}: lock schema ${toString data.schema} is not 1; write it again: pih lock"
 else
-  image
-  // { inherit artifacts check files locked python steps; }
+  bundle
+  // { inherit artifacts check files locked present python steps; }
   // import ./apps.nix { inherit data image python steps; }

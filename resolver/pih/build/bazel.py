@@ -35,6 +35,17 @@ class Result:
     ran: tuple[str, ...]
 
 
+def preload(lock: Lock, store: Store) -> Path:
+    """Hand the lock's files to Bazel; returns the repository cache that holds them.
+
+    Bazel reads the store by itself as well, and then keeps copies. What the store has not is left out: weights that are
+    delivered separately may be packed elsewhere.
+    """
+    sizes = {artifact.sha256: artifact.size for artifact in lock.artifacts}
+    sizes[lock.build.seed.sha256] = lock.build.seed.size
+    return fill_cache([digest for digest, size in sizes.items() if store.has(digest, size)], store)
+
+
 def build(
     lock: Lock,
     lock_path: Path,
@@ -64,7 +75,7 @@ def build(
     last = lock.build.steps[-1].id == target
     name = lock.profile.name if last else f"{lock.profile.name}.steps/{target}"
     log = workspace / ".executed.json"
-    options = [f"--repository_cache={cache}", f"--execution_log_json_file={log}", *([f"--jobs={jobs}"] if jobs else [])]
+    options = [*cache_options(cache), f"--execution_log_json_file={log}", *([f"--jobs={jobs}"] if jobs else [])]
     log.unlink(missing_ok=True)
     _run(["bazel", "build", *options, f"//:{name}"], workspace, environment, listener)
     ran = tuple(executed(log.read_text("utf-8")))
@@ -86,6 +97,11 @@ def fill_cache(digests: Sequence[str], store: Store) -> Path:
                     shutil.copyfile(store.path(digest), work / "file")
                 (work / "file").replace(folder / "file")
     return cache
+
+
+def cache_options(cache: Path) -> list[str]:
+    """Options of `bazel build`: take files from the cache, by links."""
+    return [f"--repository_cache={cache}", "--experimental_repository_cache_hardlinks"]
 
 
 def write_workspace(name: str, lock_path: Path, source_root: Path, store: Store) -> Path:

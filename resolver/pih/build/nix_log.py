@@ -43,8 +43,15 @@ def follow(lines: Iterable[str], listener: Listener) -> Told:
     built: list[str] = []
     said: deque[str] = deque(maxlen=_LINES)
     running: dict[int, tuple[str, float]] = {}
+    ended: deque[tuple[str, float]] = deque()  # whether well is said afterwards: a build that was given up ends too
     builds, failed = -1, 0
     fails = False
+
+    def confirm(number: int) -> None:
+        for name, seconds in [ended.popleft() for _ in range(min(number, len(ended)))]:
+            built.append(name)
+            listener(StepDone(name, seconds, cached=False))
+
     for line in lines:
         match _event(line):
             case {"action": "start", "type": _Activity.BUILDS, "id": number}:
@@ -52,22 +59,29 @@ def follow(lines: Iterable[str], listener: Listener) -> Told:
             case {"action": "start", "type": _Activity.BUILD, "id": number, "fields": [str(derivation), *_]}:
                 running[number] = (_name(derivation), time.monotonic())
                 listener(StepStarted(_name(derivation)))
-            case {"action": "result", "type": _Result.PROGRESS, "id": number, "fields": [_, _, _, int(count)]}:
-                if number == builds and count > failed:  # said just before the build that failed stops
+            case {
+                "action": "result",
+                "type": _Result.PROGRESS,
+                "id": number,
+                "fields": [int(well), _, _, int(count)],
+            } if number == builds:
+                if count > failed:  # said just before the build that failed stops
                     failed, fails = count, True
+                confirm(well - len(built))
             case {"action": "stop", "id": number} if number in running:
                 name, started = running.pop(number)
                 if fails:
                     listener(StepFailed(name))
                 else:
-                    built.append(name)
-                    listener(StepDone(name, time.monotonic() - started, cached=False))
+                    ended.append((name, time.monotonic() - started))
                 fails = False
             case {"action": "result", "type": _Result.LINE, "fields": [str(text), *_]}:
                 said.append(text)
             case {"action": "msg", "level": 0, "msg": str(text)}:
                 said.extend(_COLOUR.sub("", text).splitlines())
-    for name, _ in running.values():
+    if not failed:  # of the last build, Nix does not say it
+        confirm(len(ended))
+    for name, _ in (*ended, *running.values()):
         listener(StepFailed(name))
     return Told(tuple(built), tuple(said))
 

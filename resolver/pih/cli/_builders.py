@@ -15,6 +15,7 @@ from pih.build.compare import Difference, first_difference
 from pih.build.progress import Listener, renderer
 from pih.bundle import layout as layouts
 from pih.cli._workspace import IMAGE, SOURCE_ROOT, Deployment, deployment, store
+from pih_runtime.errors import PihError
 
 
 class Built(Protocol):
@@ -29,14 +30,15 @@ class Built(Protocol):
 
 @attrs.frozen
 class Run:
-    """One builder's part in a comparison. skipped: why it did not build; difference: from the first that did."""
+    """One builder's part in a comparison. skipped: why it was not run; difference: from the first that did build."""
 
     builder: str
-    skipped: str
-    digest: str
-    seconds: float
-    ran: int
-    difference: Difference | None
+    skipped: str = ""
+    failed: PihError | None = None
+    digest: str = ""
+    seconds: float = 0.0
+    ran: int = 0
+    difference: Difference | None = None
 
 
 # Each is a module of `pih.build` with a function `build`, and the program that it runs, '' for none.
@@ -60,19 +62,24 @@ def build(found: Deployment, builder: str, target: str, *, offline: bool, jobs: 
 
 
 def compare(found: Deployment, *, target: str, offline: bool, jobs: int, listener: Listener) -> list[Run]:
-    """Build with every builder of this host, in turn; one that is not here is skipped, and says so."""
+    """Build with every builder of this host, in turn: one that is not here is skipped, one that fails stops none."""
     runs: list[Run] = []
     first: Path | None = None
     for name, program in BUILDERS.items():
         if program and shutil.which(program) is None:
-            runs.append(Run(name, f"{program} is not installed", "", 0.0, 0, None))
+            runs.append(Run(name, skipped=f"{program} is not installed"))
             continue
         started = time.monotonic()
-        result = build(found, name, target, offline=offline, jobs=jobs, listener=listener)
+        try:
+            result = build(found, name, target, offline=offline, jobs=jobs, listener=listener)
+        except PihError as problem:
+            runs.append(Run(name, failed=problem))
+            continue
         seconds = time.monotonic() - started
         difference = first_difference(first, result.output) if first else None
         first = first or result.output
-        runs.append(Run(name, "", layouts.read(result.output).digest, seconds, len(result.ran), difference))
+        digest = layouts.read(result.output).digest
+        runs.append(Run(name, digest=digest, seconds=seconds, ran=len(result.ran), difference=difference))
     return runs
 
 

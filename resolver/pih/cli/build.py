@@ -89,27 +89,35 @@ def command(
 
 
 def _compare(profile_path: Path, *, offline: bool, jobs: int, as_json: bool) -> None:
-    """Exit 7 where two builders differ."""
+    """Exit 7 where two builders differ, and as a builder itself would where that one fails."""
     with renderer() as listener:
         found = _workspace.deployment(profile_path, offline=offline, listener=listener)
         runs = _builders.compare(found, target=_workspace.IMAGE, offline=offline, jobs=jobs, listener=listener)
     if as_json:
-        click.echo(json.dumps([attrs.asdict(run) for run in runs], indent=2))
+        rows = [{**attrs.asdict(run), "failed": str(run.failed) if run.failed else ""} for run in runs]
+        click.echo(json.dumps(rows, indent=2))
     else:
         for run in runs:
-            what = (
-                f"SKIPPED: {run.skipped}" if run.skipped else f"{run.digest}  {run.seconds:7.1f} s, {run.ran} steps ran"
+            click.echo(f"{run.builder:10} {_became(run)}")
+    for run in runs:
+        if run.difference:
+            raise BuildError(
+                f"{run.builder} gives other bytes: {run.difference.what}, first at byte {run.difference.offset}",
+                where=run.difference.path,
+                fix="pih build --check names the step that is not pure",
             )
-            click.echo(f"{run.builder:10} {what}")
-    differing = [run for run in runs if run.difference]
-    if differing:
-        one = differing[0]
-        assert one.difference
-        raise BuildError(
-            f"{one.builder} gives other bytes: {one.difference.what}, first at byte {one.difference.offset}",
-            where=one.difference.path,
-            fix="pih build --check names the step that is not pure",
-        )
+    for run in runs:
+        if run.failed:
+            raise run.failed
+
+
+def _became(run: _builders.Run) -> str:
+    if run.skipped:
+        return f"SKIPPED: {run.skipped}"
+    if run.failed:
+        return f"FAILED: {run.failed.what.splitlines()[0]}"
+    verdict = "  DIFFERS" if run.difference else ""
+    return f"{run.digest}  {run.seconds:7.1f} s, {run.ran} steps ran{verdict}"
 
 
 def _check(profile_path: Path, *, offline: bool, jobs: int, as_json: bool) -> None:

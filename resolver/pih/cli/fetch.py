@@ -8,14 +8,15 @@ from pathlib import Path
 
 import click
 
-from pih.build import fetch, graph, nix, seed
+from pih.build import bazel, fetch, graph, nix, seed
 from pih.build.progress import renderer
+from pih.build.store import Store
 from pih.cli import _workspace
 
 
 @click.command(epilog="Example: pih fetch --profile profiles/smollm2-cpu.toml && pih build --offline --profile ...")
 @_workspace.profile_option
-@click.option("--builder", type=click.Choice(["nix"]), help="Also hand the artifacts to this builder's own store.")
+@click.option("--builder", type=click.Choice(["bazel", "nix"]), help="Also hand the artifacts to this builder.")
 @click.option("--weights", is_flag=True, help="Also the checkpoint of weights that are delivered separately.")
 @_workspace.offline_option
 @_workspace.json_option
@@ -40,11 +41,21 @@ def command(profile_path: Path, builder: str | None, weights: bool, offline: boo
             listener=listener,
         )
         seed.fill(found.lock, shelf)
-        if builder == "nix":
-            nix.preload(found.lock_path, _workspace.SOURCE_ROOT, shelf, os.environ)
+        options = _hand_over(builder, found, shelf)
     total = sum(artifact.size for artifact in wanted)
     if as_json:
         rows = [{"name": a.name, "sha256": a.sha256, "path": str(shelf.path(a.sha256))} for a in wanted]
-        click.echo(json.dumps({"fetched": [a.name for a in brought], "artifacts": rows}, indent=2))
+        click.echo(json.dumps({"fetched": [a.name for a in brought], "artifacts": rows, "options": options}, indent=2))
         return
     click.echo(f"{len(wanted)} artifacts, {total / 1e6:.1f} MB, {len(brought)} of them fetched now: {shelf.root}")
+    if options:
+        click.echo(f"{builder} takes them with  {' '.join(options)}")
+
+
+def _hand_over(builder: str | None, found: _workspace.Deployment, shelf: Store) -> list[str]:
+    """The files that the store has of the lock, to a builder; the options that this needs where it is run by hand."""
+    if builder == "nix":
+        nix.preload(found.lock_path, _workspace.SOURCE_ROOT, shelf, os.environ)
+    if builder == "bazel":
+        return bazel.cache_options(bazel.preload(found.lock, shelf))
+    return []

@@ -6,16 +6,17 @@ import shutil
 import pytest
 
 from tests.builders.nix import world as worlds
+from tests.support import poison
 from tests.support.program import PROFILE
 
 
 @pytest.fixture(scope="session")
 def empty(tmp_path_factory):
-    """A Nix that has built nothing and has no artifact yet."""
+    """A Nix that has built nothing and has no artifact yet, in surroundings that no build may look at."""
     if not shutil.which("nix"):
         pytest.skip("Nix is not installed (Debian: nix-bin)")
     folder = tmp_path_factory.mktemp("nix")
-    yield worlds.create(folder)
+    yield worlds.create(folder, **poison.environment(folder / "poison"))
     worlds.remove(folder)
 
 
@@ -42,7 +43,7 @@ def embedded(world):
 def image(world):
     """The image in the Nix store."""
     world.build(".#smollm2-cpu")
-    return world.path(".#smollm2-cpu")
+    return world.path(".#smollm2-cpu").resolve()
 
 
 @pytest.fixture

@@ -63,7 +63,8 @@ def test_a_second_machine_takes_a_signed_image_from_a_binary_cache(world, image,
     ).stdout.strip()
     cache = f"file://{tmp_path}/cache"
     steps = [f".#smollm2-cpu.steps.{step.id}" for step in locks.read(world.tree / LOCK).build.steps if step.id != IMAGE]
-    world.run("nix", "copy", "--to", f"{cache}?compression=none&secret-key={key}", ".#smollm2-cpu.python", *steps)
+    tools = [".#smollm2-cpu.python", ".#smollm2-cpu.present"]
+    world.run("nix", "copy", "--to", f"{cache}?compression=none&secret-key={key}", *tools, *steps)
 
     def there(*options):
         sources = ["--option", "substituters", cache, "--option", "require-sigs", "true"]
@@ -75,7 +76,7 @@ def test_a_second_machine_takes_a_signed_image_from_a_binary_cache(world, image,
     assert built == ()
     done, built = there("--option", "trusted-public-keys", public)
     assert done.returncode == 0, done.stderr
-    assert built == (IMAGE,)
+    assert built == (IMAGE, "bundle")
 
 
 def test_a_mirror_of_the_store_serves_nix_too(elsewhere):

@@ -8,10 +8,13 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from pih.build import nix_log
+from pih import lock as locks
+from pih.build import nix, nix_log
 from pih.build.progress import silent
+from pih.build.store import open_store
+from pih.cli._workspace import IMAGE
+from tests.support.checkout import copied
 from tests.support.locks import sealed_text
-from tests.support.program import ROOT
 
 LOCK = "profiles/smollm2-cpu.lock.json"
 
@@ -77,8 +80,24 @@ class World:
         return World(folder, self.tree, self.environment | {"NIX_REMOTE": f"local?root={folder}"})
 
 
-def create(folder):
-    """A world below `folder`."""
+def ours(world):
+    """What `pih build --builder nix` calls."""
+    path = world.tree / LOCK
+    return nix.build(
+        locks.read(path),
+        path,
+        world.tree,
+        open_store(Path(world.environment["PIH_STORE"])),
+        target=IMAGE,
+        jobs=0,
+        offline=True,
+        environment=world.environment,
+        listener=silent,
+    )
+
+
+def create(folder, **more):
+    """A world below `folder`; `more` is in its environment too."""
     places = {name: folder / name for name in ("conf", "store", "state", "log", "home", "tree")}
     for place in places.values():
         place.mkdir(parents=True)
@@ -91,8 +110,9 @@ def create(folder):
         "HOME": str(places["home"]),
         "PIH_STORE": pih_store(),
         "GIT_CONFIG_GLOBAL": "/dev/null",
+        **more,
     }
-    copy(places["tree"])
+    copied(places["tree"])
     world = World(folder, places["tree"], environment)
     commit(world)
     return world
@@ -103,20 +123,6 @@ def pih_store():
     from pih.build.store import default_root
 
     return str(default_root(os.environ))
-
-
-def copy(target):
-    """The source tree as git would check it out."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        check=True,
-    )
-    for name in filter(None, listed.stdout.decode().split("\0")):
-        if (ROOT / name).is_file():
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, target / name)
 
 
 def commit(world, cwd=None):

@@ -22,8 +22,8 @@ def start(number, name):
     )
 
 
-def progress(failed):
-    return event(action="result", id=7, type=105, fields=[0, 2, 1, failed])
+def progress(done, failed):
+    return event(action="result", id=7, type=105, fields=[done, 2, 1, failed])
 
 
 BUILDS = event(action="start", id=7, type=104, level=0, text="")
@@ -40,8 +40,9 @@ def test_builds_are_told_as_they_start_and_end():
         BUILDS,
         start(1, "pih-plan"),
         start(2, "pih-app"),
-        progress(0),
+        progress(0, 0),
         event(action="stop", id=2),
+        progress(1, 0),
         event(action="stop", id=1),
         event(action="stop", id=7),
     )
@@ -59,7 +60,7 @@ def test_a_failed_build_is_told_and_its_last_words_kept():
         start(1, "pih-plan"),
         start(2, "zlib1g-1.2"),
         event(action="result", id=1, type=101, fields=["the plan is another"]),
-        progress(1),
+        progress(0, 1),
         event(action="stop", id=1),
         event(action="msg", level=3, msg="of no interest"),
         event(action="msg", level=0, msg="\x1b[31;1merror:\x1b[0m builder failed\nwith exit code 1"),
@@ -67,6 +68,19 @@ def test_a_failed_build_is_told_and_its_last_words_kept():
     assert found.built == ()
     assert events[2:] == [StepFailed("plan"), StepFailed("zlib1g-1.2")]
     assert found.said == ("the plan is another", "error: builder failed", "with exit code 1")
+
+
+def test_a_build_that_is_given_up_when_another_fails_was_not_built():
+    found, events = told(
+        BUILDS,
+        start(1, "pih-kernels"),
+        start(2, "zlib1g-1.2"),
+        progress(0, 1),
+        event(action="stop", id=2),
+        event(action="stop", id=1),
+    )
+    assert found.built == ()
+    assert events[2:] == [StepFailed("zlib1g-1.2"), StepFailed("kernels")]
 
 
 def test_only_the_last_lines_are_kept():
