@@ -1,7 +1,8 @@
-"""The builders side by side, in one run: no-op, and after a change of everything, a port, a kernel, a model plugin.
+"""The builders side by side, in one run: cold, no-op, and after a change of a port, a kernel, a model plugin.
 
-Works on a copy of the source tree, with the user's store. Seconds are of `pih build --builder NAME --json`; steps are
-those that ran, so that a change can be seen to rebuild what it must and no more.
+Everything lies in one temporary folder: a copy of the source tree, a store with links to the user's artifacts, the
+outputs of Bazel and of Nix. Cold is with all artifacts handed over and nothing built. Seconds are of
+`pih build --builder NAME`, by the clock and of processors, Bazel's server included; steps are those that ran.
 
     .venv/bin/python benchmarks/builders.py [--profile profiles/smollm2-cpu.toml] [--builders embedded,nix] [--json]
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import secrets
 import shutil
 import subprocess
@@ -19,9 +21,18 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 NEEDS = {"embedded": "python3", "bazel": "bazel", "nix": "nix-build"}
+REPEATS = 3  # of what changes nothing: the least counts
+TICKS = os.sysconf("SC_CLK_TCK")
+NIX = """experimental-features = nix-command flakes
+build-users-group =
+substituters =
+sandbox = true
+sandbox-fallback = false
+"""
 
 
 def copied(target: Path) -> Path:
@@ -35,30 +46,96 @@ def copied(target: Path) -> Path:
     return target
 
 
-def build(tree: Path, profile: str, builder: str) -> tuple[float, list[str]]:
-    started = time.perf_counter()
-    command = [str(tree / "pih"), "build", "--profile", profile, "--builder", builder, "--json"]
-    out = subprocess.run(command, cwd=tree, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout
-    return time.perf_counter() - started, json.loads(out)["steps_run"]
+def surroundings(folder: Path) -> dict[str, str]:
+    """An environment in which no builder has built anything."""
+    store = subprocess.run([str(ROOT / "pih"), "store", "path"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    places = {name: folder / name for name in ("store", "bin", "conf", "nix", "state", "log")}
+    for place in places.values():
+        place.mkdir()
+    (places["conf"] / "nix.conf").write_text(NIX)
+    bazel = places["bin"] / "bazel"
+    bazel.write_text(f'#!/bin/sh\nexec {shutil.which("bazel")} --output_user_root={folder}/bazel "$@"\n')
+    bazel.chmod(0o755)
+    return os.environ | {
+        "PATH": f"{places['bin'] if shutil.which('bazel') else ''}:{os.environ['PATH']}",
+        "PIH_STORE": str(places["store"]),
+        "PIH_MIRROR": f"{store.strip()}/sha256",
+        "NIX_CONF_DIR": str(places["conf"]),
+        "NIX_STORE_DIR": str(places["nix"]),
+        "NIX_STATE_DIR": str(places["state"]),
+        "NIX_LOG_DIR": str(places["log"]),
+    }
 
 
-def commented(name: str, mark: str) -> Callable[[Path], None]:
-    def change(tree: Path) -> None:
+def processors(folder: Path) -> float:
+    """Seconds of processors so far: of this program's children, and of Bazel's server with its own."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    total = used.ru_utime + used.ru_stime
+    for path in folder.glob("bazel/*/server/server.pid.txt"):
+        fields = Path("/proc", path.read_text().strip(), "stat").read_text().rpartition(")")[2].split()
+        total += sum(map(int, fields[11:15])) / TICKS
+    return total
+
+
+def build(tree: Path, profile: str, builder: str, environment: dict[str, str]) -> dict[str, Any]:
+    cpu, started = processors(tree.parent), time.perf_counter()
+    command = [str(tree / "pih"), "build", "--profile", profile, "--builder", builder, "--offline", "--json"]
+    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    answer = json.loads(done.stdout)
+    spent = {"seconds": time.perf_counter() - started, "cpu_seconds": processors(tree.parent) - cpu}
+    rounded = {key: round(value, 2) for key, value in spent.items()}
+    return {**rounded, "steps": answer["steps_run"], "digest": answer["digest"]}
+
+
+def appended(name: str, mark: str) -> Callable[[Path, dict[str, str]], None]:
+    def change(tree: Path, _environment: dict[str, str]) -> None:
         path = tree / name
-        path.write_text(f"{path.read_text()}{mark} {secrets.token_hex(8)}\n")
+        path.write_text(f"{path.read_text()}{mark.format(secrets.token_hex(8))}\n")
 
     return change
 
 
-def another_port(profile: str) -> Callable[[Path], None]:
-    def change(tree: Path) -> None:
+def another_port(profile: str) -> Callable[[Path, dict[str, str]], None]:
+    def change(tree: Path, environment: dict[str, str]) -> None:
         path = tree / profile
         path.write_text(path.read_text().replace("port = 8000", f"port = {9000 + secrets.randbelow(50000)}"))
-        subprocess.run(
-            [str(tree / "pih"), "lock", "--profile", profile], cwd=tree, check=True, stdout=subprocess.DEVNULL
-        )
+        command = [str(tree / "pih"), "lock", "--profile", profile]
+        subprocess.run(command, cwd=tree, env=environment, check=True, stdout=subprocess.DEVNULL)
 
     return change
+
+
+def measured(folder: Path, profile: str, builders: list[str]) -> list[dict[str, Any]]:
+    tree, environment = copied(folder / "pih"), surroundings(folder)
+    changes: dict[str, Callable[[Path, dict[str, str]], None] | None] = {
+        "cold": None,
+        "no-op": None,
+        "a service port": another_port(profile),
+        "a kernel": appended("kernels/cpu/pack.h", "PIH_EXPORT int pih_{}(void) {{ return 1; }}"),
+        "a model plugin": appended("plugins/model/llama/pih_model_llama/__init__.py", "# {}"),
+    }
+    for builder in builders:
+        own = [] if builder == "embedded" else ["--builder", builder]
+        command = [str(tree / "pih"), "fetch", "--profile", profile, "--offline", *own]
+        subprocess.run(command, cwd=tree, env=environment, check=True, stdout=subprocess.DEVNULL)
+    rows = []
+    for name, change in changes.items():
+        if change:
+            change(tree, environment)
+        for builder in builders:
+            runs = [build(tree, profile, builder, environment) for _ in range(REPEATS if name == "no-op" else 1)]
+            rows.append({"change": name, "builder": builder, **min(runs, key=lambda run: run["cpu_seconds"])})
+    return rows
+
+
+def cleared(folder: Path) -> None:
+    """End Bazel's servers; take back the right to write that Bazel and Nix have taken from their folders."""
+    for path in folder.glob("bazel/*/server/server.pid.txt"):
+        os.kill(int(path.read_text()), 15)
+    for place, _, _ in os.walk(folder):
+        Path(place).chmod(0o755)
 
 
 def main() -> None:
@@ -67,32 +144,26 @@ def main() -> None:
     parser.add_argument("--builders", default=",".join(NEEDS))
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    changes = {
-        "every step": commented("resolver/pih_steps/spec.py", "#"),
-        "no-op": lambda tree: None,  # noqa: ARG005 - nothing is changed
-        "service port": another_port(options.profile),
-        "one kernel source": commented("kernels/cpu/silu_mul.h", "//"),
-        "one model file": commented("plugins/model/llama/pih_model_llama/__init__.py", "#"),
-    }
-    rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        tree = copied(Path(folder) / "pih")
-        wanted = options.builders.split(",")
-        for name, change in changes.items():
-            change(tree)
-            for builder in wanted:
-                if shutil.which(NEEDS[builder]) is None:
-                    rows.append({"change": name, "builder": builder, "skipped": f"{NEEDS[builder]} is not installed"})
-                    continue
-                seconds, steps = build(tree, options.profile, builder)
-                rows.append({"change": name, "builder": builder, "seconds": round(seconds, 2), "steps": steps})
+    wanted = options.builders.split(",")
+    there = [name for name in wanted if shutil.which(NEEDS[name])]
+    load = [os.getloadavg()[0]]
+    with tempfile.TemporaryDirectory() as name:
+        try:
+            rows = measured(Path(name), options.profile, there)
+        finally:
+            cleared(Path(name))
+    load.append(os.getloadavg()[0])
     if options.json:
-        print(json.dumps({"load": os.getloadavg()[0], "rows": rows}, indent=2))
+        skipped = [name for name in wanted if name not in there]
+        print(json.dumps({"load": load, "processors": os.cpu_count(), "skipped": skipped, "rows": rows}, indent=2))
         return
-    print(f"load average {os.getloadavg()[0]:.1f}")
+    for name in set(wanted) - set(there):
+        print(f"SKIPPED {name}: {NEEDS[name]} is not installed")
+    print(f"load average {load[0]:.1f} before, {load[1]:.1f} after; {os.cpu_count()} processors\n")
+    print("| after | builder | seconds | of processors | steps that ran |\n|---|---|--:|--:|---|")
     for row in rows:
-        what = row.get("skipped") or f"{row['seconds']:7.2f} s  {len(row['steps'])} steps: {', '.join(row['steps'])}"
-        print(f"{row['change']:18} {row['builder']:9} {what}")
+        steps = ", ".join(row["steps"]) or "none"
+        print(f"| {row['change']} | {row['builder']} | {row['seconds']} | {row['cpu_seconds']} | {steps} |")
 
 
 if __name__ == "__main__":

@@ -48,7 +48,8 @@ def run(name: str, spec: Spec) -> None:
     if name not in STEPS:
         raise UsageError(f"there is no build step {name!r}", fix=f"one of {', '.join(sorted(STEPS))}")
     with (
-        tempfile.TemporaryDirectory(prefix="pih-tools-") as folder,
+        # NFS and FUSE keep what is still mapped under another name: the runner removes that with all the scratch
+        tempfile.TemporaryDirectory(prefix="pih-tools-", ignore_cleanup_errors=True) as folder,
         tempfile.TemporaryDirectory(prefix="pih-plugins-") as outside,
     ):
         for wheel in spec.tools:

@@ -2,7 +2,9 @@
 
 import os
 import subprocess
+import tempfile
 import zipfile
+from pathlib import Path
 
 from tests.support.artifacts import artifact
 
@@ -57,26 +59,13 @@ int gettimeofday(struct timeval *out, void *zone) {
 
 def library(source, folder):
     """The library of a C source, in `folder`."""
-    with zipfile.ZipFile(artifact("wheel", "ziglang")) as wheel:
-        wheel.extractall(folder / "zig")
-    compiler = folder / "zig/ziglang/zig"
-    compiler.chmod(0o755)
-    (folder / "preloaded.c").write_text(source)
-    subprocess.run(
-        [
-            compiler,
-            "cc",
-            "-shared",
-            "-fPIC",
-            "-O1",
-            "-target",
-            "x86_64-linux-gnu.2.17",
-            "-o",
-            "preloaded.so",
-            "preloaded.c",
-        ],
-        cwd=folder,
-        env={**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(folder / "cache"), "ZIG_LOCAL_CACHE_DIR": str(folder / "cache")},
-        check=True,
-    )
-    return folder / "preloaded.so"
+    made = folder / "preloaded.so"
+    with tempfile.TemporaryDirectory() as scratch, zipfile.ZipFile(artifact("wheel", "ziglang")) as wheel:
+        wheel.extractall(scratch)
+        compiler = Path(scratch, "ziglang/zig")
+        compiler.chmod(0o755)
+        Path(scratch, "preloaded.c").write_text(source)
+        command = [compiler, "cc", "-shared", "-fPIC", "-O1", "-target", "x86_64-linux-gnu.2.17", "-o", made]
+        caches = {"ZIG_GLOBAL_CACHE_DIR": scratch, "ZIG_LOCAL_CACHE_DIR": scratch}
+        subprocess.run([*command, "preloaded.c"], cwd=scratch, env={**os.environ, **caches}, check=True)
+    return made

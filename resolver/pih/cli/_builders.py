@@ -72,13 +72,13 @@ def compare(found: Deployment, *, target: str, offline: bool, jobs: int, listene
         started = time.monotonic()
         try:
             result = build(found, name, target, offline=offline, jobs=jobs, listener=listener)
+            digest = layouts.read(result.output).digest
         except PihError as problem:
             runs.append(Run(name, failed=problem))
             continue
         seconds = time.monotonic() - started
         difference = first_difference(first, result.output) if first else None
         first = first or result.output
-        digest = layouts.read(result.output).digest
         runs.append(Run(name, digest=digest, seconds=seconds, ran=len(result.ran), difference=difference))
     return runs
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from tests.builders.bazel import world
+from tests.support import poison
+from tests.support.checkout import pih_of
 from tests.support.program import PROFILE, ROOT, pih
 
 IMAGE = "//profiles:smollm2-cpu"
 SYNTHETIC = "profiles/qwen3-cpu-synthetic.toml"
-# What a build must not see: programs that fail, and variables that name them.
-POISONED = ("cc", "c++", "gcc", "ld", "zig", "strip", "gzip", "tar", "xz", "cpio")
 
 NGINX = """
 daemon off;
@@ -63,32 +63,18 @@ def embedded(tree, fetched):
     """Layouts that the embedded builder gives for the same tree, by profile."""
     made = {}
     for profile in (PROFILE, SYNTHETIC):
-        made[profile] = Path(json.loads(world.pih_of(tree, "build", "--profile", profile, "--json").stdout)["layout"])
+        made[profile] = Path(
+            json.loads(pih_of(tree, "build", "--offline", "--profile", profile, "--json").stdout)["layout"]
+        )
     return made
-
-
-@pytest.fixture(scope="session")
-def poison(tmp_path_factory):
-    """An environment that would break every build that looks at it."""
-    folder = tmp_path_factory.mktemp("poison")
-    for name in POISONED:
-        (folder / name).write_text("#!/bin/sh\necho poisoned >&2\nexit 66\n")
-        (folder / name).chmod(0o755)
-    (folder / "sitecustomize.py").write_text("raise SystemExit('poisoned')\n")
-    return {
-        "PATH": f"{folder}:{os.environ['PATH']}",
-        "CC": str(folder / "cc"),
-        "CFLAGS": "-O0 -g",
-        "PYTHONPATH": str(folder),
-        "SOURCE_DATE_EPOCH": "1234567890",
-    }
 
 
 def _bazel(version, request, tmp_path_factory):
     program = world.program(version, ROOT / ".venv-dev")
-    tree, network, fetched, poison = map(request.getfixturevalue, ("tree", "network", "fetched", "poison"))
-    environment = {"PIH_STORE": str(fetched), **poison}
-    return world.bazel(program, tmp_path_factory.mktemp(f"bazel{version}") / "out", tree, network, environment)
+    tree, network, fetched = map(request.getfixturevalue, ("tree", "network", "fetched"))
+    folder = tmp_path_factory.mktemp(f"bazel{version}")
+    environment = {"PIH_STORE": str(fetched), **poison.environment(folder / "poison")}
+    return world.bazel(program, folder / "out", tree, network, environment)
 
 
 @pytest.fixture(scope="session")

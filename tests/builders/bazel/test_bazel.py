@@ -11,6 +11,7 @@ import pytest
 from tests.builders.bazel import world
 from tests.builders.bazel.conftest import IMAGE, SYNTHETIC
 from tests.support import podman
+from tests.support.checkout import pih_of
 from tests.support.program import PROFILE
 
 STEPS = {"imports", "wheels", "base", "app", "plan", "weights", "digests", "model", "kernels", "smollm2-cpu"}
@@ -79,9 +80,10 @@ def test_a_second_machine_takes_every_action_from_the_remote_cache(bazel4, remot
             lambda text: text.replace('"port": 8000', '"port": 8001'),
             {"app", "smollm2-cpu"},
         ),
+        ("plugins/model/llama/pih_model_llama/__init__.py", lambda text: text + "# the same plan\n", {"plan"}),
         ("docs/concepts.md", lambda text: text + "\n", set()),
     ],
-    ids=["comment in a kernel", "kernel", "port", "page"],
+    ids=["comment in a kernel", "kernel", "port", "model", "page"],
 )
 def test_a_change_runs_the_steps_that_see_it(bazel4, tree, file, change, expected):
     bazel4.build(IMAGE)
@@ -171,7 +173,7 @@ def test_a_workspace_of_its_own_made_from_the_template(version, request, tree, e
     """What `pih build --builder bazel` does."""
     bazel = request.getfixturevalue(f"bazel{version}")
     path = f"{bazel.installed(tmp_path / 'bin')}:{os.environ['PATH']}"
-    done = world.pih_of(tree, "build", "--builder", "bazel", "--profile", SYNTHETIC, "--json", PATH=path)
+    done = pih_of(tree, "build", "--offline", "--builder", "bazel", "--profile", SYNTHETIC, "--json", PATH=path)
     answer = json.loads(done.stdout)
     assert "kernels" in answer["steps_run"]
     assert world.files(Path(answer["layout"])) == world.files(embedded[SYNTHETIC])

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pih.build.store import measure
+from tests.support import checkout
 from tests.support.locks import sealed_text
 from tests.support.program import ROOT
 
@@ -59,29 +59,9 @@ def program(version, keep):
 
 def copied(target):
     """The source tree as git would check it out, to be edited; with this checkout's environment of tests."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    names = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout.decode()
-    for name in filter(None, names.split("\0")):
-        if (ROOT / name).is_file():
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, target / name)
+    checkout.copied(target)
     (target / ".venv-dev").symlink_to(ROOT / ".venv-dev")
     return target
-
-
-def pih_of(tree, *arguments, **environment):
-    """The program of a copied tree, offline."""
-    paths = f"{tree}/resolver:{tree}/runtime"
-    done = subprocess.run(
-        [sys.executable, "-m", "pih", *arguments, "--offline"],
-        cwd=tree,
-        env={**os.environ, "PYTHONPATH": paths, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done
 
 
 @dataclass(frozen=True)

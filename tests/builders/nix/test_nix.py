@@ -99,6 +99,7 @@ def test_pih_builds_with_nix(world, image):
     ("name", "old", "new", "expected"),
     [
         (f"kernels/cpu/{SHIPPED.bindings[0].source}", "\n", "\n// changed\n", ["kernels", "image", "bundle"]),
+        ("plugins/model/llama/pih_model_llama/__init__.py", "\n", "\n\n", ["plan", "weights", "image", "bundle"]),
         ("resolver/pih_steps/weights.py", "\n", "\n\n", ["weights", "image", "bundle"]),
         ("README.md", "\n", "\n\n", []),
     ],
