@@ -87,15 +87,18 @@ def fill_cache(digests: Sequence[str], store: Store) -> Path:
     """Bazel's repository cache with these files of the store: links to them where the user may, so one copy on disk."""
     cache = store.root / "bazel" / "repository-cache"
     for digest in digests:
-        folder = cache / "content_addressable" / "sha256" / digest
-        folder.mkdir(parents=True, exist_ok=True)
-        if not (folder / "file").exists():
-            with store.workspace() as work:
-                try:
-                    os.link(store.path(digest), work / "file")
-                except OSError:  # another user's store
-                    shutil.copyfile(store.path(digest), work / "file")
-                (work / "file").replace(folder / "file")
+        ours, theirs = store.path(digest), cache / "content_addressable" / "sha256" / digest / "file"
+        theirs.parent.mkdir(parents=True, exist_ok=True)
+        if theirs.exists() and theirs.samefile(ours):
+            continue
+        with store.workspace() as work:
+            try:
+                os.link(ours, work / "file")
+            except OSError:  # another user's store
+                if theirs.exists():
+                    continue
+                shutil.copyfile(ours, work / "file")
+            (work / "file").replace(theirs)
     return cache
 
 

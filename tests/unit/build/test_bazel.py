@@ -49,6 +49,15 @@ def test_the_cache_holds_links_to_the_store(shelf, tmp_path):
         assert (cache / "content_addressable/sha256" / digest / "file").samefile(shelf.path(digest))
 
 
+def test_the_cache_follows_a_store_whose_file_another_builder_shares(shelf, tmp_path):
+    (tmp_path / "file").write_bytes(b"artifact")
+    digest = shelf.add_file(tmp_path / "file")
+    cache = bazel.fill_cache([digest], shelf)
+    (tmp_path / "file").replace(shelf.path(digest))
+    bazel.fill_cache([digest], shelf)
+    assert (cache / "content_addressable/sha256" / digest / "file").samefile(shelf.path(digest))
+
+
 def test_where_no_link_can_be_the_cache_holds_a_copy(shelf, tmp_path, monkeypatch):
     def refuse(*_paths):
         raise PermissionError
