@@ -1,4 +1,7 @@
-"""After a change the embedded builder runs the steps that read what changed, and no others."""
+"""After a change the embedded builder runs the steps that read what changed, and no others.
+
+The image is always among them: it names the source trees that it was made from by their digests.
+"""
 
 import json
 
@@ -28,9 +31,9 @@ def test_nothing_runs_again(tree):
 @pytest.mark.parametrize(
     ("file", "text", "expected"),
     [
-        ("kernels/cpu/pack.h", "// the same code {}\n", ["kernels"]),
+        ("kernels/cpu/pack.h", "// the same code {}\n", ["kernels", "image"]),
         ("kernels/cpu/pack.h", "PIH_EXPORT int pih_edited_{}(void) {{ return 1; }}\n", ["kernels", "image"]),
-        ("plugins/model/llama/pih_model_llama/__init__.py", "# the same plan {}\n", ["plan"]),
+        ("plugins/model/llama/pih_model_llama/__init__.py", "# the same plan {}\n", ["plan", "image"]),
         ("docs/concepts.md", "{}\n", []),
     ],
     ids=["comment in a kernel", "kernel", "model", "page"],
