@@ -80,7 +80,11 @@ def test_a_second_machine_takes_every_action_from_the_remote_cache(bazel4, remot
             lambda text: text.replace('"port": 8000', '"port": 8001'),
             {"app", "smollm2-cpu"},
         ),
-        ("plugins/model/llama/pih_model_llama/__init__.py", lambda text: text + "# the same plan\n", {"plan", "smollm2-cpu"}),
+        (
+            "plugins/model/llama/pih_model_llama/__init__.py",
+            lambda text: text + "# the same plan\n",
+            {"plan", "smollm2-cpu"},
+        ),
         ("docs/concepts.md", lambda text: text + "\n", set()),
     ],
     ids=["comment in a kernel", "kernel", "port", "model", "page"],
