@@ -75,7 +75,8 @@ def export(image: Layout, output: Path, *, weights: Path | None, split: int) -> 
         frame, offsets = _archive(parts, members)
         sizes = parts.finish()
         lines = [member.line(offset) for member, offset in zip(members, offsets, strict=True)]
-        text = header.render(_title(found), _constants(found, sizes, frame, lines))
+        unpacked = found.unpacked + sum(member.size for member in members if member.role == "weights")
+        text = header.render(_title(found), _constants(found, unpacked, sizes, frame, lines))
         files = parts.publish(text)
     size = header.SIZE + sum(part.size for part in sizes)
     return Exported(tuple(files), size, header.digest(text), image.digest, _name(found))
@@ -195,7 +196,9 @@ def _title(found: Described) -> str:
     return f"{_name(found)} for {found.lock.target.isa}, made by pih {found.lock.pih}: sh FILE help"
 
 
-def _constants(found: Described, parts: tuple[Part, ...], frame: str, members: list[str]) -> dict[str, str | int]:
+def _constants(
+    found: Described, unpacked: int, parts: tuple[Part, ...], frame: str, members: list[str]
+) -> dict[str, str | int]:
     return {
         "NAME": _name(found),
         "VERSION": found.lock.pih,
@@ -207,7 +210,8 @@ def _constants(found: Described, parts: tuple[Part, ...], frame: str, members: l
         "DELIVERY": found.lock.weights.delivery,
         "WEIGHTS_PATH": WEIGHTS_PATH,
         "DIGESTS_PATH": DIGESTS_PATH,
-        "UNPACKED": found.unpacked,
+        "WEIGHTS_NAMED": "yes" if found.lock.weights.pinned else "no",
+        "UNPACKED": unpacked,
         "ENTRY": found.entry,
         "LOADER": found.loader,
         "PYTHON": found.python,

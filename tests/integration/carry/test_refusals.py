@@ -334,3 +334,14 @@ def test_an_index_for_engines_that_leads_elsewhere(tmp_path):
     (folder / "manifest.json").write_bytes(oci.canonical(listed))
     run = sh(of_layout(folder, tmp_path / "x.pih"), "verify", "--key", team.public, check=False)
     assert (run.returncode, "manifest.json names other blobs" in run.stderr) == (8, True)
+
+
+def test_weights_that_a_signed_image_does_not_name(tmp_path):
+    team = Team(tmp_path)
+    weights = tmp_path / "packed.safetensors"
+    weights.write_bytes(b"packed" * 100)
+    image = layouts.read(team.seal(layout(tmp_path / "layout", delivery="separate", weights=b"")))
+    file = export.export(image, tmp_path / "x.pih", weights=weights, split=0).files[0]
+    assert "but for the weights" in sh(file, "verify", "--key", team.public).stdout
+    told = json.loads(sh(file, "verify", "--key", team.public, "--json").stdout)
+    assert (told["signed"], told["weights_named"]) == (True, False)

@@ -16,9 +16,11 @@ check_host() {
 
 # check_room FOLDER
 check_room() {
+    needs=$UNPACKED
+    [ -z "$WEIGHTS" ] || needs=$((needs + $(size_of "$WEIGHTS")))
     free=$(df -Pk "$1" | awk 'END { print $4 }')
-    [ "$free" -gt $((UNPACKED / 1024)) ] ||
-        die $HOST "the image needs $(megabytes "$UNPACKED") on the disk of $1, and $(megabytes $((free * 1024))) are free" \
+    [ "$free" -gt $((needs / 1024)) ] ||
+        die $HOST "the image needs $(megabytes "$needs") on the disk of $1, and $(megabytes $((free * 1024))) are free" \
             "make room there, or take another --prefix"
 }
 

@@ -162,7 +162,9 @@ next_generation() {
 }
 
 vouched() {
-    if [ "$SIGNED" = yes ]; then
+    if [ "$SIGNED" = yes ] && [ "$WEIGHTS_NAMED" = no ]; then
+        echo "by the key $KEY, but for the weights: the image does not name them, and they are integrity only"
+    elif [ "$SIGNED" = yes ]; then
         echo "by the key $KEY"
     else
         echo "integrity only: a file cannot vouch for itself (--key checks who signed it)"

@@ -108,7 +108,7 @@ verb_start() {
     own=$PREFIX/generations/$now/pih
     [ -n "$now" ] && [ -r "$own" ] || die $SEAL "no generation of $PREFIX is the current one" "install, or rollback N"
     [ "$0" = "$own" ] ||
-        exec "${SHELL_USED:-sh}" "$own" start --prefix "$PREFIX" ${LISTEN:+--listen "$LISTEN"} ${DIRECT:+--no-sandbox}
+        exec sh "$own" start --prefix "$PREFIX" ${LISTEN:+--listen "$LISTEN"} ${DIRECT:+--no-sandbox}
     check_host
     root=$PREFIX/generations/$now/root
     [ -e "$root/$WEIGHTS_PATH" ] ||

@@ -5,8 +5,9 @@ verb_verify() {
     [ -z "$KEY" ] || check_signature "$KEY"
     check_members layer file weights
     if [ -n "$JSON" ]; then
-        printf '{"name": "%s", "version": "%s", "image": "sha256:%s", "lock": "sha256:%s", "integrity": true, "signed": %s}\n' \
-            "$NAME" "$VERSION" "$IMAGE" "$LOCK" "$([ "$SIGNED" = yes ] && echo true || echo false)"
+        printf '{"name": "%s", "version": "%s", "image": "sha256:%s", "lock": "sha256:%s", "integrity": true, "signed": %s, "weights_named": %s}\n' \
+            "$NAME" "$VERSION" "$IMAGE" "$LOCK" "$([ "$SIGNED" = yes ] && echo true || echo false)" \
+            "$([ "$WEIGHTS_NAMED" = yes ] && echo true || echo false)"
         return
     fi
     printf 'name       %s %s\nimage      sha256:%s\nintegrity  ok, %s\nvouched    %s\n' \
