@@ -46,7 +46,8 @@ def test_shellcheck(tmp_path):
     if not shutil.which("shellcheck"):
         pytest.skip("shellcheck is not installed")
     constants = "NAME VERSION IMAGE LOCK ARCH ISA CPU_FLAGS DELIVERY WEIGHTS_PATH DIGESTS_PATH WEIGHTS_NAMED UNPACKED"
-    constants += " ENTRY LOADER PYTHON LIBRARIES ENVIRONMENT VARIABLES DEVICES PATHS MAY_LISTEN PAYLOAD_SIZE PART_COUNT PARTS FRAME MEMBERS"
+    constants += " ENTRY LOADER PYTHON LIBRARIES ENVIRONMENT VARIABLES"
+    constants += " DEVICES PATHS MAY_LISTEN PAYLOAD_SIZE PART_COUNT PARTS FRAME MEMBERS"
     script = tmp_path / "x.sh"
     script.write_bytes(header.render("t", dict.fromkeys(constants.split(), "x y")).rstrip(b"\n") + b"\n")
     # what it is merely informed of is meant so: lists of plain words are split, awk's variables are no shell's
