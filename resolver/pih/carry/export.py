@@ -9,11 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import tarfile
+import time
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 import attrs
 
+from pih.build.progress import Listener, StepDone, StepFailed, StepStarted, silent
 from pih.bundle import layout as layouts
 from pih.bundle import run
 from pih.bundle.layout import LAYER_GZIP, Layout
@@ -60,11 +62,23 @@ class Exported:
     name: str
 
 
-def export(image: Layout, output: Path, *, weights: Path | None, split: int) -> Exported:
+def export(image: Layout, output: Path, *, weights: Path | None, split: int, listener: Listener = silent) -> Exported:
     """Write the file, in parts of at most `split` bytes (0: one file). weights: packed, where they are delivered apart.
 
     Raises SealError for an image whose bytes are not what it says, or that has what no bundle has.
     """
+    listener(StepStarted(output.name))
+    began = time.monotonic()
+    try:
+        found = _export(image, output, weights=weights, split=split)
+    except BaseException:
+        listener(StepFailed(output.name))
+        raise
+    listener(StepDone(output.name, time.monotonic() - began, cached=False))
+    return found
+
+
+def _export(image: Layout, output: Path, *, weights: Path | None, split: int) -> Exported:
     found = describe(image)
     members = [*_small(image), *_layers(found), *_weights(found, weights)]
     limit = (split // _CHUNK * _CHUNK) if split else 1 << 62

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from pih.build.progress import renderer
 from pih.bundle import archive
 from pih.bundle import layout as layouts
 from pih.carry import export
@@ -32,8 +33,8 @@ def command(bundle: Path, output: Path, weights: Path | None, split: str, as_jso
     BUNDLE is the folder of an image layout or an archive of one. All of it is checked before.
     """
     parts = _bytes(split)
-    with archive.unpacked(bundle) as layout:
-        found = export.export(layouts.read(layout), output, weights=weights, split=parts)
+    with renderer() as listener, archive.unpacked(bundle) as layout:
+        found = export.export(layouts.read(layout), output, weights=weights, split=parts, listener=listener)
     if as_json:
         rows = {"files": [str(path) for path in found.files], "size": found.size, "digest": found.image}
         click.echo(json.dumps({"name": found.name, **rows, "header": f"sha256:{found.header}"}, indent=2))

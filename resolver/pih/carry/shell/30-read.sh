@@ -27,6 +27,17 @@ $PARTS
 PARTS_END
 }
 
+# progress [PERCENT]: for whoever sits in front of it; without a number the line is cleared
+progress() {
+    if [ ! -t 2 ]; then
+        return
+    elif [ $# -eq 1 ]; then
+        printf '\r  %d %%' "$1" >&2
+    else
+        printf '\r         \r' >&2
+    fi
+}
+
 # range FILE OFFSET SIZE: these bytes of a file; large blocks wherever they fit, which is what makes it quick
 range() (
     file=$1 at=$2 left=$3
@@ -43,8 +54,9 @@ range() (
         take 512 $(((MIB - at % MIB) % MIB / 512))
         while [ "$left" -ge $MIB ]; do
             take $MIB "$(least $((left / MIB)) 256)"
-            [ "$left" -lt $((64 * MIB)) ] || [ ! -t 2 ] || printf '\r  %d %%  ' $((($3 - left) * 100 / $3)) >&2
+            [ "$3" -lt $((512 * MIB)) ] || progress $((($3 - left) * 100 / $3))
         done
+        [ "$3" -lt $((512 * MIB)) ] || progress
     fi
     take 512 $((left / 512))
     take 1 "$left"
