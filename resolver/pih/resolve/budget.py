@@ -5,6 +5,8 @@ Where it does not fit, `fits` computes the nearest deployments that do.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pih.catalog import Manifest
 from pih.lock import Budget, Limits, Target
 from pih.resolve.fits import Levers, Measure, Size, memory, nearest, over
@@ -42,11 +44,11 @@ def budget_of(lowered: Lowered, plugins: tuple[Manifest, ...], target: Target, l
     )
 
 
-def check(budget: Budget, size: Size, measure: Measure, levers: Levers, reasons: tuple[str, str]) -> None:
+def check(budget: Budget, size: Size, measure: Measure, levers: Callable[[], Levers], reasons: tuple[str, str]) -> None:
     """Refuse a deployment that cannot fit, with the numbers and the nearest fits.
 
-    measure: the budget of the same deployment at another size. reasons: the profile's lines of the host's memory and
-    of the devices'.
+    measure: the budget of the same deployment at another size. levers: found where they are needed. reasons: the
+    profile's lines of the host's memory and of the devices'.
     """
     if not over(budget):
         return
@@ -64,7 +66,7 @@ def check(budget: Budget, size: Size, measure: Measure, levers: Levers, reasons:
         f"Because {reasons[on_device]},\n"
         f"  and {terms} = {_mib(total)}{' on each device' if on_device else ''}.\n"
         f"  So it is {_mib(total - limit)} too large.",
-        fix="the nearest fits are " + ", or ".join([" with ".join(larger), *nearest(size, measure, levers)]),
+        fix="the nearest fits are " + ", or ".join([" with ".join(larger), *nearest(size, measure, levers())]),
     )
 
 

@@ -7,7 +7,7 @@ import attrs
 from pih.catalog import Catalog, Manifest
 from pih.lock import Target
 from pih.resolve.fits import Levers
-from pih.resolve.lowering import pack_of, provider, smaller_formats
+from pih.resolve.lowering import pack_of, processor, provider, smaller_formats
 from pih.resolve.solve import Solution
 from pih.resolve.target import misfit, wants_devices
 
@@ -17,7 +17,7 @@ TRANSPORT = "transport.collectives"
 
 def levers_of(solution: Solution, catalog: Catalog, target: Target) -> Levers:
     """Formats of the chosen pack; more devices and spill only where the backend computes on devices."""
-    formats = smaller_formats(pack_of(solution).report, target.isa)
+    formats = smaller_formats(pack_of(solution).report, processor(pack_of(solution), target))
     backend = provider(solution, "backend.device")
     if target.device is None or not wants_devices(backend.target):
         return Levers(formats)

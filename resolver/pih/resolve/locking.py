@@ -95,7 +95,7 @@ def lock(
         budgeted,
         fits.Size(limits, target.threads, intent.device.count),
         measure,
-        levers_of(solution, catalog, target),
+        lambda: levers_of(solution, catalog, target),
         (profile.reason(root, "target", "memory"), profile.reason(root, "device", "memory")),
     )
     return Lock(
