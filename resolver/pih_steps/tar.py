@@ -87,6 +87,9 @@ def write(sink: Sink, entries: Iterable[Entry], folders: Iterable[tuple[str, int
     """Write an archive of `entries`, their parent folders (mode 755) and `folders` (path, mode)."""
     files: dict[str, Entry] = {}
     for entry in entries:
+        top = entry.path.split("/", 1)[0]
+        if top in ("", ".", "..") or posixpath.normpath(entry.path) != entry.path:
+            raise BuildError(f"{entry.path!r} is no path below the archive's root")
         if files.setdefault(entry.path, entry) is not entry:
             raise BuildError(f"two files want to be {entry.path}")
     modes = dict.fromkeys((parent for path in files for parent in _parents(path)), 0o755)

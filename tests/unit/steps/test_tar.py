@@ -125,3 +125,9 @@ def test_hashing_counts_and_digests_what_passes():
     sink.write(b"c")
     assert (out.getvalue(), sink.size) == (b"abc", 3)
     assert sink.digest == "sha256:" + hashlib.sha256(b"abc").hexdigest()
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../up", "a/../b", "a//b", "."])
+def test_a_path_that_is_not_below_the_root_is_refused(path):
+    with pytest.raises(BuildError, match="no path below"):
+        tar.write(io.BytesIO(), [tar.Entry(path, b"")])
