@@ -1,13 +1,16 @@
 """What is not there, or not what the lock says it is, is found by Nix before it runs any step."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
+from pih import lock as locks
 from pih_runtime.errors import FetchError
 from tests.builders.nix import world as worlds
 from tests.builders.nix.world import LOCK, edited
-from tests.support.program import PROFILE
+from tests.support.program import PROFILE, ROOT
 
 WRONG = "0" * 64
 # The shell of every derivation and its check: where nothing at all was built before, they come first.
@@ -52,12 +55,16 @@ def test_a_wrong_digest_stops_nix_before_anything_is_built(world, wrong, jobs):
     assert built == ()
 
 
-def test_a_wrong_digest_stops_nix_in_an_empty_store_too(tmp_path):
-    world = worlds.create(tmp_path / "nix")
+def test_a_wrong_digest_stops_nix_in_an_empty_store_too(world, tmp_path):
+    store = tmp_path / "store"  # of its own: it shares its files with one Nix store at a time
+    (store / "sha256").mkdir(parents=True)
+    for artifact in locks.read(ROOT / LOCK).artifacts:
+        shutil.copy(Path(world.environment["PIH_STORE"], "sha256", artifact.sha256), store / "sha256")
+    fresh = worlds.create(tmp_path / "nix", PIH_STORE=str(store))
     try:
-        world.pih("fetch", "--profile", PROFILE, "--builder", "nix")
-        edited(world, LOCK, digest_of(world, "uvicorn"), WRONG)
-        done, built = world.build(".#smollm2-cpu", check=False)
+        fresh.pih("fetch", "--profile", PROFILE, "--builder", "nix")
+        edited(fresh, LOCK, digest_of(fresh, "uvicorn"), WRONG)
+        done, built = fresh.build(".#smollm2-cpu", check=False)
     finally:
         worlds.remove(tmp_path / "nix")
     assert done.returncode != 0
