@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from pih.build import extract
-from pih_runtime.errors import SealError
+from pih_runtime.errors import PihError, SealError
 
 _UNREADABLE = (tarfile.TarError, OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)
 _PART = re.compile(r"(\./)?(oci-layout|index\.json|manifest\.json|blobs/sha256/[0-9a-f]{64})\Z")
@@ -54,7 +54,11 @@ def _copied(path: Path, copy: Copy) -> Iterator[Path]:
             _extract(path, Path(folder), copy)
         except (*_UNREADABLE, extract.UnsafePathError) as problem:
             raise SealError(f"no archive of an image layout: {problem}", where=str(path), fix=_FIX) from problem
-        yield Path(folder)
+        try:
+            yield Path(folder)
+        except PihError as problem:
+            problem.where = problem.where.replace(folder, str(path))
+            raise
 
 
 def _extract(path: Path, root: Path, copy: Copy) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from pih.build import command, made
 from pih.build.progress import FetchAdvanced, FetchDone, FetchFailed, FetchStarted, Listener
 from pih.build.store import Store
 from pih.bundle import layout as layouts
-from pih_runtime.errors import FetchError, SealError, UsageError
+from pih_runtime.errors import FetchError, PihError, SealError, UsageError
 
 # How a user names a store: the engine that is asked for the image's id, and skopeo's name of the store.
 _ENGINES = {"podman": "containers-storage", "docker": "docker-daemon", "docker-daemon": "docker-daemon"}
@@ -30,7 +31,7 @@ _ID = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
 _MEMBERS = (layouts.BUNDLE_FILE, "pih/lock.json")
 _WHAT = "what was read of an image"
 
-Run = Callable[[str, Sequence[str], str], str]
+Run = Callable[..., str]
 
 
 @attrs.frozen
@@ -61,12 +62,17 @@ class Kept:
 
 @attrs.frozen
 class _Found:
-    """Where skopeo finds the image, and what it is. size: bytes of its files, 0 where not known."""
+    """Where skopeo finds the image, and what it is. size: bytes of its files, 0 where not known.
+
+    key: names it in our own store; of docker's the image's id, which is the configuration's digest in most of its
+    stores. config: that digest where the manifest says it, else ''.
+    """
 
     source: str
     key: str
     size: int
     manifest: str
+    config: str
 
 
 def named(text: str) -> Named | None:
@@ -86,27 +92,60 @@ def kept(image: Named, store: Store, environment: Mapping[str, str], listener: L
     be or it was not made by pih.
     """
     with store.workspace() as work:
-
-        def run(client: str, arguments: Sequence[str], folder: str = "asked") -> str:
-            return _run(client, arguments, work / folder, environment, listener, image.text)
-
-        found = _engines(image, run) if image.asked else _skopeos(f"{image.transport}:{image.name}", run)
+        run = _runner(work, environment, listener, image.text)
+        found = _find(image, run)
         whole = _fits(found.manifest)
         if entry := made.find(store, "images", found.key, name=_WHAT, listener=listener):
             return Kept(entry.path, whole)
-        listener(FetchStarted(image.text, found.size))
-        try:
-            arguments = ["copy", "--quiet", "--dest-oci-accept-uncompressed-layers", found.source, "oci:layout"]
-            run("skopeo", arguments, "copied")
-            copy = _uncompressed(layouts.read(work / "copied" / "layout"))
-            _check(copy, found)
+        with _copy(image, found, run, work, listener) as copy:
+            layouts.verify(copy)
             _write(copy, found.manifest if whole else "", work / "entry" / "output")
-        except BaseException:
-            listener(FetchFailed(image.text))
-            raise
-        listener(FetchDone(image.text, f"{image.engine}'s store"))
         entry = made.publish(store, work / "entry", "images", found.key, name=_WHAT, listener=listener, facts={})
         return Kept(entry.path, whole)
+
+
+@contextmanager
+def copied(image: Named, store: Store, environment: Mapping[str, str], listener: Listener) -> Iterator[layouts.Layout]:
+    """A copy of the image while the block runs, layers and all, which nobody has checked yet. Raises as `kept`.
+
+    Its digest is '': the store need not keep the manifest that the image was shipped with.
+    """
+    with store.workspace() as work:
+        run = _runner(work, environment, listener, image.text)
+        with _copy(image, _find(image, run), run, work, listener) as copy:
+            try:
+                yield attrs.evolve(copy, digest="", reference=image.name)
+            except PihError as problem:
+                problem.where = problem.where.replace(str(copy.path), image.text)
+                raise
+
+
+@contextmanager
+def _copy(image: Named, found: _Found, run: Run, work: Path, listener: Listener) -> Iterator[layouts.Layout]:
+    """Reported as a fetch, which ends well if the block does."""
+    listener(FetchStarted(image.text, found.size))
+    try:
+        arguments = ["copy", "--quiet", "--dest-oci-accept-uncompressed-layers", found.source, "oci:layout"]
+        run("skopeo", arguments, "copied")
+        copy = layouts.read(work / "copied" / "layout")
+        if copy.config_digest not in (found.config, f"sha256:{found.key}"):
+            copy = _with_own_configuration(copy, found, run("skopeo", ["inspect", "--config", "--raw", found.source]))
+        yield _uncompressed(copy)
+    except BaseException:
+        listener(FetchFailed(image.text))
+        raise
+    listener(FetchDone(image.text, f"{image.engine}'s store"))
+
+
+def _runner(work: Path, environment: Mapping[str, str], listener: Listener, name: str) -> Run:
+    def run(client: str, arguments: Sequence[str], folder: str = "asked") -> str:
+        return _run(client, arguments, work / folder, environment, listener, name)
+
+    return run
+
+
+def _find(image: Named, run: Run) -> _Found:
+    return _engines(image, run) if image.asked else _skopeos(f"{image.transport}:{image.name}", run)
 
 
 def _run(
@@ -130,20 +169,22 @@ def _nothing(done: int) -> None:
     """Asking takes no time worth showing."""
 
 
-def _engines(image: Named, run: Callable[..., str]) -> _Found:
+def _engines(image: Named, run: Run) -> _Found:
     """By the engine's own rules for short names; then the image is asked for by its id, which does not move."""
     said = run(image.engine, ["image", "inspect", "--format", "{{.Id}} {{.Size}}", image.name]).split()
     identity = _ID.fullmatch(said[0]) if len(said) == 2 and said[1].isdigit() else None
     if identity is None:
         raise FetchError(f"{image.engine} gives no id of the image: {' '.join(said)[:100]!r}", where=image.text)
     if image.engine == "docker":  # its store keeps no manifest, and to ask skopeo for one is to copy the image
-        return _Found(f"docker-daemon:sha256:{identity[1]}", identity[1], int(said[1]), "")
+        return _Found(f"docker-daemon:sha256:{identity[1]}", identity[1], int(said[1]), "", "")
     return attrs.evolve(_skopeos(f"{image.transport}:@{identity[1]}", run), size=int(said[1]))
 
 
-def _skopeos(source: str, run: Callable[..., str]) -> _Found:
+def _skopeos(source: str, run: Run) -> _Found:
     manifest = run("skopeo", ["inspect", "--raw", source])
-    return _Found(source, hashlib.sha256(manifest.encode()).hexdigest(), 0, manifest)
+    config = _parsed(manifest).get("config")
+    named = str(config.get("digest")) if isinstance(config, dict) else ""
+    return _Found(source, hashlib.sha256(manifest.encode()).hexdigest(), 0, manifest, named)
 
 
 def _fits(manifest: str) -> bool:
@@ -168,29 +209,38 @@ def _uncompressed(copy: layouts.Layout) -> layouts.Layout:
     return attrs.evolve(copy, layers=tuple(layers))
 
 
-def _check(copy: layouts.Layout, found: _Found) -> None:
-    """Every layer is what the configuration names, and that is the one of the image that was asked for."""
-    layouts.verify(copy)
-    config = _parsed(found.manifest).get("config")
-    wanted = config.get("digest") if isinstance(config, dict) else None
-    if wanted is not None and _fits(found.manifest) and wanted != copy.config_digest:
-        what = f"the store gives configuration {copy.config_digest} for an image with {wanted}"
+def _with_own_configuration(copy: layouts.Layout, found: _Found, text: str) -> layouts.Layout:
+    """The copy with the configuration that the store has: of an image with docker's manifest skopeo writes another."""
+    data = text.encode()
+    digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+    if found.config not in ("", digest):
+        what = f"the store gives configuration {digest} for an image with {found.config}"
         raise SealError(what, where=found.source, fix="load the image again")
+    _blob(copy.path, data)
+    config = {**copy.manifest["config"], "digest": digest, "size": len(data)}
+    _entitle(copy.path, json.dumps({**copy.manifest, "config": config}).encode())
+    return layouts.read(copy.path)
 
 
 def _write(copy: layouts.Layout, manifest: str, output: Path) -> None:
     """The image without its layers. manifest: in place of the copy's own, '' for that."""
-    blobs = output / "blobs" / "sha256"
-    blobs.mkdir(parents=True)
-    text = manifest.encode() or layouts.blob_path(copy.path, copy.digest).read_bytes()
-    digest = hashlib.sha256(text).hexdigest()
-    (blobs / digest).write_bytes(text)
-    config = copy.config_digest.removeprefix("sha256:")
-    (blobs / config).write_bytes(layouts.blob_path(copy.path, copy.config_digest).read_bytes())
-    entry = {"mediaType": layouts.MANIFEST, "digest": f"sha256:{digest}", "size": len(text)}
-    (output / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [entry]}))
+    (output / "blobs" / "sha256").mkdir(parents=True)
+    _blob(output, layouts.blob_path(copy.path, copy.config_digest).read_bytes())
+    _entitle(output, manifest.encode() or layouts.blob_path(copy.path, copy.digest).read_bytes())
     (output / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
     for name in _MEMBERS:
         place = output / "described" / name.rpartition("/")[2]
         place.parent.mkdir(exist_ok=True)
         place.write_bytes(layouts.member(copy, name))
+
+
+def _entitle(layout: Path, manifest: bytes) -> None:
+    """Make this the manifest of a layout's one image."""
+    entry = {"mediaType": layouts.MANIFEST, "digest": _blob(layout, manifest), "size": len(manifest)}
+    (layout / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [entry]}))
+
+
+def _blob(layout: Path, data: bytes) -> str:
+    digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+    (layout / "blobs" / "sha256" / digest.removeprefix("sha256:")).write_bytes(data)
+    return digest

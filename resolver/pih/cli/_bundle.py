@@ -9,9 +9,8 @@ from pathlib import Path
 
 from pih.build.progress import renderer
 from pih.bundle import archive, stored
-from pih.bundle.layout import BUNDLE_FILE
 from pih.cli import _workspace
-from pih.inspect.opened import Opened, opened, opened_image
+from pih.inspect.opened import Opened, opened, opened_image, root_of
 from pih_runtime.errors import UsageError
 
 
@@ -30,7 +29,7 @@ def layout(bundle: str) -> Iterator[Path]:
     path, fix = Path(bundle), "name the folder of an image layout, or an archive of one"
     if not path.exists() and stored.named(bundle) is None:
         raise UsageError("there is no such bundle", where=bundle, fix=fix)
-    if not path.exists() or (path / BUNDLE_FILE).is_file():
+    if not path.exists() or root_of(path):
         raise UsageError("this form of a bundle keeps neither its layers as shipped nor a seal", where=bundle, fix=fix)
     with archive.unpacked(path) as folder:
         yield folder

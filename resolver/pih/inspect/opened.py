@@ -19,11 +19,12 @@ from pih.build.progress import Listener
 from pih.build.store import Store
 from pih.bundle import archive, stored
 from pih.bundle import layout as layouts
+from pih.bundle.layout import Layout
 from pih.inspect.bundle import Contents, Layer, described, listed, of_layout
 from pih.lock import Lock
 from pih.seal import summary
 from pih.seal.summary import Summary
-from pih_runtime.errors import PihError, SealError
+from pih_runtime.errors import SealError
 
 _LOCK_FILE = "pih/lock.json"
 _FIX = "name the folder of an image layout, an archive of it, the root that it was unpacked to, or podman:IMAGE"
@@ -46,18 +47,23 @@ def opened(path: Path) -> Opened:
     """Read list of files and lock; raises SealError where they do not go together. The files' bytes are not read."""
     if path.is_file():
         with archive.outlined(path) as folder:
-            try:
-                held = opened(folder)
-            except PihError as problem:
-                problem.where = problem.where.replace(str(folder), str(path))
-                raise
+            held = opened(folder)
         return attrs.evolve(held, contents=attrs.evolve(held.contents, form="an archive of an image layout"))
-    for root in (path, path / "root", path / "current" / "root"):  # a root, a generation, a prefix of `install`
-        if (root / layouts.BUNDLE_FILE).is_file():
-            return _root(root)
+    if root := root_of(path):
+        return opened_root(root)
     image = layouts.read(path)
-    held = _paired(of_layout(image), layouts.member(image, _LOCK_FILE), path)
-    return attrs.evolve(held, seal=summary.of(image), sealable=True)
+    return attrs.evolve(opened_layout(image), seal=summary.of(image), sealable=True)
+
+
+def root_of(path: Path) -> Path | None:
+    """The unpacked image at a path: the path itself, a generation of an installation, the current one of a prefix."""
+    places = (path, path / "root", path / "current" / "root")
+    return next((place for place in places if (place / layouts.BUNDLE_FILE).is_file()), None)
+
+
+def opened_layout(image: Layout) -> Opened:
+    """As `opened`, of a layout that was read already; its seal is not looked at."""
+    return _paired(of_layout(image), layouts.member(image, _LOCK_FILE), image.path)
 
 
 def opened_image(image: stored.Named, store: Store, environment: Mapping[str, str], listener: Listener) -> Opened:
@@ -73,6 +79,12 @@ def opened_image(image: stored.Named, store: Store, environment: Mapping[str, st
         contents = attrs.evolve(contents, digest="", layers=layers)
     form = f"{image.engine}'s store; every layer was read, and is what the image's configuration names"
     return _paired(attrs.evolve(contents, reference=image.name, form=form), lock, Path(image.text))
+
+
+def bundle_file(root: Path) -> dict[str, Any]:
+    """The list of files of an unpacked image, /pih/bundle.json."""
+    path = root / layouts.BUNDLE_FILE
+    return _parsed(_read(path), str(path))
 
 
 def _read(path: Path) -> bytes:
@@ -98,10 +110,9 @@ def _paired(contents: Contents, lock: bytes, path: Path) -> Opened:
     return Opened(contents, locks.from_json(lock, f"{path}: /{_LOCK_FILE}"))
 
 
-def _root(root: Path) -> Opened:
-    """An unpacked bundle: its layers are told apart by the list of files alone, and have no digests."""
-    where = root / layouts.BUNDLE_FILE
-    name, digest, files = listed(_parsed(_read(where), str(where)), str(where))
+def opened_root(root: Path) -> Opened:
+    """As `opened`, of an unpacked image: its layers are told apart by the list of files alone, and have no digests."""
+    name, digest, files = listed(bundle_file(root), str(root / layouts.BUNDLE_FILE))
     layers = tuple(
         Layer(title, "", sum(file.size for file in files if file.layer == title), 0)
         for title in dict.fromkeys(file.layer for file in files)

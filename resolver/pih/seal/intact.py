@@ -1,4 +1,4 @@
-"""A bundle read whole: every byte of the image against its manifest, its list of files and its lock.
+"""A layout read whole: every byte of the image against its manifest, its list of files and its lock.
 
 What the lock and the layers lead to is made again, the image's configuration, manifest, index and docker archive
 included, and must be there byte for byte.
@@ -7,29 +7,24 @@ included, and must be there byte for byte.
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from pih.build import extract, graph, tree
+from pih.build import extract, tree
 from pih.bundle import entries
 from pih.bundle import layout as layouts
 from pih.bundle.layout import Layout
-from pih.inspect import bundle
 from pih.inspect.bundle import Contents, File
-from pih.inspect.opened import opened
+from pih.inspect.opened import opened_layout
 from pih.lock import Lock
-from pih.structure import unstructure
+from pih.seal import agreement
+from pih.seal.agreement import FIX, LIST
 from pih_runtime.errors import SealError
-from pih_steps import base, image, oci
+from pih_steps import base, oci
 
-LIST = f"/{layouts.BUNDLE_FILE}"
-WEIGHTS, DIGESTS = f"/{image.WEIGHTS}", f"/{image.DIGESTS}"
-FIX = "do not use it: build the bundle again, or copy it again from where it came"
-_SOURCE = re.compile(r"(sha256|dirHash):[0-9a-f]{64}\Z")
 _FILE_MODES = (0o644, 0o755)
 
 
@@ -66,19 +61,28 @@ class Image:
 
 def read(path: Path) -> Image:
     """Read a layout's image; raises SealError that names the blob or file for anything that is not as it should be."""
-    layout = layouts.read(path)
-    held = opened(path)
-    graph.check(held.lock)
-    _agrees(held.contents, held.lock, layout)
-    files = tuple(sorted(_files(held.contents, layout), key=lambda file: file.path))
-    _image(held.contents, held.lock, layout)
-    sources = _sources(layout, held.lock)
-    return Image(layout, held.contents, held.lock, files, sources)
+    found = of_layout(layouts.read(path))
+    check_manifest(found)
+    return found
+
+
+def of_layout(layout: Layout) -> Image:
+    """As `read`, of a layout that something else than pih may have written: its manifest is not judged."""
+    held = opened_layout(layout)
+    contents, lock, where = held.contents, held.lock, str(layout.path)
+    agreement.check(contents, lock, where)
+    files = tuple(sorted(_files(contents, layout), key=lambda file: file.path))
+    titles = [(title.name, layer.diff_id) for title, layer in zip(contents.layers, layout.layers, strict=True)]
+    if _digest(agreement.configuration(contents.name, lock, titles)) != layout.config_digest:
+        what = f"configuration {layout.config_digest} is not that of a bundle of this lock"
+        raise SealError(what, where=where, fix=FIX)
+    sources = agreement.sources(layouts.bundle_file(layout), lock, where)
+    return Image(layout, contents, lock, files, sources)
 
 
 def entry(found: Image) -> dict[str, Any]:
     """The image's line in the index."""
-    return oci.image_entry(found.blob, _architecture(found.lock), found.layout.reference)
+    return oci.image_entry(found.blob, agreement.architecture(found.lock), found.layout.reference)
 
 
 def check_folder(found: Image, index: bytes, added: Mapping[str, bytes]) -> None:
@@ -108,70 +112,16 @@ def _same(path: Path, data: bytes, what: str) -> None:
         raise SealError(what, where=str(path), fix=FIX)
 
 
-def _agrees(contents: Contents, lock: Lock, layout: Layout) -> None:
-    """The list of files and the lock speak of the same deployment."""
-
-    def fail(what: str) -> SealError:
-        return SealError(what, where=f"{layout.path}: {LIST}", fix=FIX)
-
-    if contents.name != lock.profile.name:
-        raise fail(f"it is the bundle of {contents.name!r}, and holds the lock of {lock.profile.name!r}")
-    known = {*bundle.known(lock)}
-    for file in contents.files:
-        if file.component not in known:
-            raise fail(f"{file.path} is of {file.component!r}, which the lock does not name")
-    listed = {file.path: file for file in contents.files}
-    if len(listed) != len(contents.files) or LIST in listed:
-        raise fail("it lists a file twice, or itself")
-    plan = listed.get("/pih/plan.json")
-    if plan is None or plan.digest != f"sha256:{lock.plan.sha256}":
-        raise fail(f"/pih/plan.json is not the plan of the lock, {lock.plan.sha256}")
-    for path in (WEIGHTS, DIGESTS):
-        if (path in listed) != (lock.weights.delivery == "embed"):
-            what = path if path in listed else f"no {path}"
-            raise fail(f"the lock says {lock.weights.delivery!r} of the delivery of weights, and the image has {what}")
-    parts = {file.component for file in contents.files}
-    for plugin in lock.plugins:
-        if plugin.runtime is not None and plugin.id not in parts:
-            raise fail(f"it has no file of {plugin.id}, which the lock names")
-
-
-def _sources(layout: Layout, lock: Lock) -> dict[str, str]:
-    """What the image was made from in the source tree: just what its lock says that it reads."""
-    where = f"{layout.path}: {LIST}"
-    found = layouts.bundle_file(layout).get("sources")
-    wanted = set(lock.build.steps[-1].trees) - {graph.LOCK_TREE}
-    if not isinstance(found, dict) or found.keys() != wanted or not all(map(_SOURCE.match, map(str, found.values()))):
-        raise SealError("its sources are not those of its lock", where=where, fix=FIX)
-    return found
-
-
-def _image(contents: Contents, lock: Lock, layout: Layout) -> None:
-    """Configuration and manifest are those that this lock and these layers lead to."""
-    where = str(layout.path)
-    raw, layers = unstructure(lock), _layers(layout)
-    named = [
-        oci.Layer(blob, layer.diff_id, title.name)
-        for blob, layer, title in zip(layers, layout.layers, contents.layers, strict=True)
-    ]
-    settings = image.settings(contents.name, raw)
-    config = oci.image_config(named, settings, _architecture(lock))
-    if _digest(config) != layout.config_digest:
-        raise SealError(
-            f"configuration {layout.config_digest} is not that of a bundle of this lock", where=where, fix=FIX
-        )
-    if _digest(oci.image_manifest(oci.Blob(oci.CONFIG, layout.config_digest, len(config)), layers)) != layout.digest:
+def check_manifest(found: Image) -> None:
+    """Manifest and name are those that a bundle of this lock is shipped with, given the layers of its layout."""
+    layout, where = found.layout, str(found.layout.path)
+    config = _blob(layout.manifest["config"])
+    if _digest(oci.image_manifest(config, _layers(layout))) != layout.digest:
         raise SealError(f"manifest {layout.digest} is not that of a bundle of this lock", where=where, fix=FIX)
-    if layout.reference != image.tag(contents.name, raw):
-        raise SealError(
-            f"the image is called {layout.reference!r}, not {image.tag(contents.name, raw)!r}",
-            where=str(layout.path / "index.json"),
-            fix=FIX,
-        )
-
-
-def _architecture(lock: Lock) -> str:
-    return image.ARCHITECTURES.get(lock.target.arch, lock.target.arch)
+    name = agreement.tag(found.contents.name, found.lock)
+    if layout.reference != name:
+        index = str(layout.path / "index.json")
+        raise SealError(f"the image is called {layout.reference!r}, not {name!r}", where=index, fix=FIX)
 
 
 def _layers(layout: Layout) -> list[oci.Blob]:
@@ -227,13 +177,10 @@ def _of_layer(stream: Any, listed: dict[str, File], where: str) -> Iterator[Read
             continue
         if want.target or item.mode not in _FILE_MODES or (want.size != item.size and path != LIST):
             raise fail(f"{path} has another kind, mode or size than it should have")
-        sha256, sha1 = hashlib.sha256(), _sha1(b"")
-        for chunk in reader.content():
-            sha256.update(chunk)
-            sha1.update(chunk)
-        if path != LIST and f"sha256:{sha256.hexdigest()}" != want.digest:
+        found = digested(want, reader.content())
+        if path != LIST and f"sha256:{found.sha256}" != want.digest:
             raise fail(f"{path} has other bytes than {LIST} says")
-        yield Read(path, item.size, sha256.hexdigest(), sha1.hexdigest(), "", want.component)
+        yield found
     if extra := empty - modes.keys():
         raise fail(f"folder /{min(extra)} holds nothing")
 
@@ -245,10 +192,21 @@ def _link(item: entries.Entry, want: File, fail: Callable[[str], SealError]) -> 
         raise fail(str(problem)) from problem
     if item.target != want.target or item.mode != 0o777:
         raise fail(f"/{item.path} links to {item.target!r}, not to {want.target!r}")
-    text = item.target.encode()
-    return Read(want.path, 0, hashlib.sha256(text).hexdigest(), _sha1(text).hexdigest(), item.target, want.component)
+    return linked(want)
 
 
-def _sha1(data: bytes) -> Any:
-    """SPDX 2.3 wants one of each file; nothing here relies on it."""
-    return hashlib.sha1(data, usedforsecurity=False)
+def digested(file: File, content: Iterable[bytes]) -> Read:
+    """A listed file as its bytes are."""
+    # SPDX 2.3 wants a SHA-1 of each file; nothing here relies on it.
+    sha256, sha1, size = hashlib.sha256(), hashlib.sha1(usedforsecurity=False), 0
+    for chunk in content:
+        sha256.update(chunk)
+        sha1.update(chunk)
+        size += len(chunk)
+    return Read(file.path, size, sha256.hexdigest(), sha1.hexdigest(), "", file.component)
+
+
+def linked(file: File) -> Read:
+    """A link that leads where it is listed to."""
+    text = digested(file, [file.target.encode()])
+    return attrs.evolve(text, size=0, target=file.target)

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pih.seal import spdx
-from pih.seal.intact import FIX, Image
+from pih.seal.agreement import FIX
+from pih.seal.intact import Image
 from pih.seal.parts import Part
 from pih.spdx import NOASSERTION
 from pih_runtime.errors import SealError

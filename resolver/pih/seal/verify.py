@@ -14,9 +14,11 @@ from typing import Any
 
 import attrs
 
+from pih.bundle import layout as layouts
 from pih.seal import dsse, intact, parts, provenance, referrers, sbom
+from pih.seal.agreement import FIX
 from pih.seal.dsse import Envelope
-from pih.seal.intact import FIX, Image
+from pih.seal.intact import Image
 from pih.seal.policy import Key, Policy
 from pih_runtime.errors import SealError
 from pih_steps.oci import canonical
@@ -49,9 +51,35 @@ def whole(path: Path) -> Verified:
     return Verified(image, documents, _statements(image, documents) if documents else {})
 
 
+def kept(image: Image, where: str) -> Verified:
+    """An image in a form that keeps no seal, such as an engine's store or an unpacked root. where: its name there."""
+    return Verified(attrs.evolve(image, layout=attrs.evolve(image.layout, path=Path(where))), {}, {})
+
+
+def under(found: Verified, seal: Path) -> Verified:
+    """The same image with what is attached to it in a sealed layout, whose layers are not read.
+
+    The signed manifest names the configuration, and that the archive of every layer: what was found to have this
+    configuration is what was signed. Raises SealError where the layout is of another image, or is not sealed.
+    """
+    layout = layouts.read(seal)
+    if layout.config_digest != found.image.layout.config_digest:
+        what = f"the seal is of another image: {layout.config_digest}, and not {found.image.layout.config_digest}"
+        raise SealError(what, where=str(seal), fix="name the sealed layout that this image came from")
+    image = attrs.evolve(found.image, layout=layout)
+    intact.check_manifest(image)
+    documents = referrers.read(layout)
+    if not documents:
+        raise SealError("it has no seal either", where=str(seal), fix="have its builder run: pih seal")
+    return Verified(image, documents, _statements(image, documents))
+
+
 def vouched(found: Verified, policy: Policy, now: dt.datetime) -> Verified:
     """The same, once enough of the policy's keys have signed each statement; raises SealError where they have not."""
     where = str(found.image.layout.path)
+    if not found.image.layout.digest:
+        what = "nobody vouches for it: signatures travel with the image's layout, and this form of it keeps none"
+        raise SealError(what, where=where, fix="name the sealed layout that it came from: --seal LAYOUT")
     if not found.envelopes:
         raise SealError("nobody vouches for it: it was never sealed", where=where, fix="have its builder run: pih seal")
     good = [key for key in policy.keys if key.expires is None or now < key.expires]

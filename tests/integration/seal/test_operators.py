@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+import subprocess
 import tarfile
 from pathlib import Path
 
@@ -50,13 +51,51 @@ def test_an_archive_is_verified_like_the_layout(sealed, tmp_path):
     assert "vouched   by team.pem.pub" in pih("verify", tmp_path / "sealed.tar", "--key", sealed.public).stdout
 
 
-@pytest.mark.parametrize("command", [("verify",), ("seal", "-o", "out")])
-def test_forms_of_a_bundle_that_keep_no_seal(command, tmp_path):
+def test_forms_of_a_bundle_that_cannot_be_sealed(tmp_path):
     (tmp_path / "root/pih").mkdir(parents=True)
     (tmp_path / "root/pih/bundle.json").write_text("{}")
     for bundle, said in (("podman:x", "nor a seal"), (tmp_path / "root", "nor a seal"), ("none", "no such bundle")):
-        refused = pih(*command, bundle, check=False)
+        refused = pih("seal", "-o", "out", bundle, check=False)
         assert (refused.returncode, said in refused.stderr) == (2, True), refused.stderr
+
+
+def judged(sealed, bundle):
+    """A form of the bundle that keeps no seal: by itself, with a key, and with the layout that it came from."""
+    alone = json.loads(pih("verify", bundle, "--json").stdout)
+    whole = json.loads(pih("verify", sealed.layout, "--json").stdout)
+    assert alone == {**whole, "digest": "", "documents": [], "signers": []}
+    assert "signatures travel with the layout" in pih("verify", bundle).stdout
+    refused = pih("verify", bundle, "--key", sealed.public, check=False)
+    assert refused.returncode == 8
+    assert f"pih: error: {bundle}: nobody vouches for it" in refused.stderr
+    assert "--seal LAYOUT" in refused.stderr
+    vouched = pih("verify", bundle, "--key", sealed.public, "--seal", sealed.layout)
+    assert whole["digest"] in vouched.stdout
+    assert "vouched   by team.pem.pub" in vouched.stdout
+
+
+def test_an_installed_copy_is_judged_by_the_layout_that_it_came_from(sealed, tmp_path):
+    prefix = tmp_path / "prefix"
+    pih("export", sealed.layout, "-o", tmp_path / "carried.pih")
+    subprocess.run(["sh", tmp_path / "carried.pih", "install", "--prefix", prefix], check=True, capture_output=True)
+    judged(sealed, prefix)
+    judged(sealed, prefix / "generations/1")
+    plan = prefix / "current/root/pih/plan.json"
+    plan.write_bytes(plan.read_bytes() + b" ")
+    refused = pih("verify", prefix, check=False)
+    assert (refused.returncode, "plan.json: has other bytes" in refused.stderr) == (8, True)
+
+
+def test_an_image_in_podmans_store_is_judged_by_the_layout_that_it_came_from(sealed, podman):
+    loaded = subprocess.run(
+        f"tar -C {sealed.layout} -cf - . | podman load --quiet", shell=True, check=True, capture_output=True, text=True
+    )
+    judged(sealed, f"podman:{loaded.stdout.strip().rpartition(': ')[2]}")
+
+
+def test_a_layout_has_a_seal_of_its_own(sealed):
+    refused = pih("verify", sealed.layout, "--seal", sealed.layout, check=False)
+    assert (refused.returncode, "leave --seal out" in refused.stderr) == (2, True)
 
 
 def test_inspect_and_why_look_into_a_sealed_bundle(sealed):

@@ -38,6 +38,8 @@ elif sys.argv[1:3] in (["image", "inspect"], ["inspect", "--raw"]):
     if answer is None:
         sys.exit("no such image")
     sys.stdout.write(answer)
+elif sys.argv[1:4] == ["inspect", "--config", "--raw"]:
+    sys.stdout.write(answers["config"])
 else:
     sys.exit("unknown")
 """
@@ -71,12 +73,11 @@ def world(tmp_path, layout):
         script = clients / name
         script.write_text(_CLIENT.format(python=sys.executable, here=str(tmp_path)))
         script.chmod(0o755)
-    manifest = next(
-        text
-        for blob in (layout / "blobs/sha256").iterdir()
-        if (text := blob.read_bytes()).startswith(b'{"schemaVersion')
-    )
-    answers = {"podman": f"{ID} 1000\n", "docker": f"sha256:{ID} 1000\n", "skopeo": manifest.decode()}
+    blobs = [blob.read_bytes() for blob in (layout / "blobs/sha256").iterdir()]
+    manifest = next(text for text in blobs if text.startswith(b'{"schemaVersion'))
+    config = next(text for text in blobs if text.startswith(b'{"os'))
+    answers = {"podman": f"{ID} 1000\n", "docker": f"sha256:{ID} 1000\n"}
+    answers |= {"skopeo": manifest.decode(), "config": config.decode()}
     store = open_store(tmp_path / "store")
 
     def ask(name):
@@ -149,7 +150,28 @@ def test_docker_keeps_no_manifest(world):
         assert held.contents.content
         assert "docker's store" in held.contents.form
     identify = ["docker", "image", "inspect", "--format", "{{.Id}} {{.Size}}", "toy"]
-    assert asked() == [identify, copying(f"docker-daemon:sha256:{ID}"), identify]
+    source = f"docker-daemon:sha256:{ID}"
+    configuration = ["skopeo", "inspect", "--config", "--raw", source]
+    assert asked() == [identify, copying(source), configuration, identify]
+
+
+DOCKERS = "application/vnd.docker.distribution.manifest.v2+json"
+
+
+def test_the_configuration_is_the_stores_own(world):
+    """Of an image with docker's manifest, as one of a sealed layout has in podman's store, skopeo writes another."""
+    ask, answers, _ = world
+    answers["config"] = json.dumps(json.loads(answers["config"]), indent=4)
+    config = {"digest": layouts.digest(answers["config"].encode()), "size": len(answers["config"])}
+    answers["skopeo"] = json.dumps({"schemaVersion": 2, "mediaType": DOCKERS, "config": config})
+    held = ask("podman:toy")
+    assert held.contents.config == config["digest"]
+    assert held.contents.digest == ""
+    assert ask("podman:toy") == held
+    answers["config"] += " "
+    answers["skopeo"] = answers["skopeo"].replace('"size"', '"other"')
+    with pytest.raises(SealError, match="the store gives configuration"):
+        ask("podman:toy")
 
 
 def test_skopeos_own_name_needs_no_engine(world):
@@ -209,6 +231,9 @@ def test_an_image_that_pih_did_not_make(world, layout, tmp_path):
     layout.rename(tmp_path / "gone")
     other.rename(layout)
     answers["skopeo"] = "{}"
+    answers["config"] = next(
+        text.decode() for blob in (layout / "blobs/sha256").iterdir() if (text := blob.read_bytes()).startswith(b'{"os')
+    )
     with pytest.raises(SealError, match="it was not made by pih"):
         ask("podman:toy")
 
