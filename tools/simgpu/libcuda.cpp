@@ -1,15 +1,16 @@
 // libcuda.so.1 of the software GPU: the part of the CUDA driver API that backend/cuda calls, on host memory.
 //
 // Work is queued and done when something waits for it, as on a device, so that a copy whose source was overwritten too
-// soon shows. A cubin is found by its digest: MODULES/<sha256>.so holds the same sources compiled for the CPU. Every
-// allocation ends at a guard page. It stands in for hardware in tests only.
+// soon shows; what takes no stream goes through one of its own, which no other stream waits for. A cubin is found by its
+// digest: MODULES/<sha256>.so holds the same sources compiled for the CPU. Every allocation ends at a guard page. It
+// stands in for hardware in tests only.
 //
 // Set by PIH_SIMGPU, of the form `name=value;name=value`:
 //   devices   sm_89:24000000000,sm_90:80000000000    each device's compute capability and bytes (default sm_89:24 GB)
 //   driver    13000                                  the CUDA version that the driver says it serves
 //   modules   /folder                                where compiled cubins lie
 //   seed      1                                      of the order in which warps run
-//   fail      cuMemAlloc_v2:3=2,cuLaunchKernel:9=719 the n-th call of a function gives this error; 7xx stay for good
+//   fail      cuMemAlloc_v2:3=2,cuLaunchKernel:9=719 the n-th call of a function gives this error; 214 and 7xx stay for good
 //   log       /file                                  what was not given back when a context ends, and errors of kernels
 #include <dlfcn.h>
 #include <stdint.h>
@@ -42,14 +43,17 @@ struct Function {
   Module* module;
   char name[256];
 };
-enum Kind { COPY_IN, COPY_OUT, LAUNCH, RECORD };
+enum Kind { COPY_IN, COPY_OUT, LAUNCH, RECORD, FILL };
+struct Stream;
 struct Event {
   bool alive, pending;
+  Stream* stream;
 };
 struct Work {
   Kind kind;
   char *to, *from;
   size_t size;
+  unsigned char value;
   Function* function;
   unsigned grid[3], threads[3];
   unsigned char parameters[2][1024];
@@ -117,6 +121,11 @@ void say(const char* form, const char* a, const char* b) {
   if (file != stderr) fclose(file);
 }
 
+// Errors after which a context does nothing any more.
+bool lasting(int code) {
+  return code == 214 || (code >= 700 && code < 800);
+}
+
 // Every function begins here: whether this call of it is to fail, or an earlier one has ended everything.
 int begin(const char* name) {
   Call* call = calls;
@@ -129,7 +138,7 @@ int begin(const char* name) {
     char function[128];
     int nth, code;
     if (sscanf(item, "%127[^:]:%d=%d", function, &nth, &code) == 3 && !strcmp(function, name) && nth == call->count) {
-      if (code >= 700 && code < 800) state.sticky = code;
+      if (lasting(code)) state.sticky = code;
       return code;
     }
   }
@@ -189,6 +198,9 @@ int run(const Work& work) {
     case RECORD:
       work.event->pending = false;
       return 0;
+    case FILL:
+      memset(work.to, work.value, work.size);
+      return 0;
     case LAUNCH:
       break;
   }
@@ -198,7 +210,7 @@ int run(const Work& work) {
   void* parameters[2] = {const_cast<unsigned char*>(work.parameters[0]), const_cast<unsigned char*>(work.parameters[1])};
   const int code = simgpu_run(work.function->code, work.grid, work.threads, parameters, state.seed + state.launches++, error, sizeof error);
   if (code) say("simgpu: kernel %s: %s\n", work.function->name, error);
-  if (code >= 700) state.sticky = code;
+  if (lasting(code)) state.sticky = code;
   return code;
 }
 
@@ -271,6 +283,7 @@ API cuInit(unsigned) {
       unsigned long total;
       if (sscanf(item, "sm_%d:%lu", &sm, &total) == 2) state.devices[state.device_count++] = {sm / 10, sm % 10, total, 0, 0};
     }
+    state.streams[0].alive = true;
     state.ready = true;
   }
   BEGIN
@@ -311,10 +324,10 @@ API cuDevicePrimaryCtxRetain(void** context, int device) {
   return *context = &state.devices[device], 0;
 }
 API cuDevicePrimaryCtxRelease_v2(int device) {
-  if (const int code = begin(__func__); code && code < 700) return code;
+  if (const int code = begin(__func__); code && !lasting(code)) return code;
   int left = 0;
   for (const Allocation& item : state.allocations) left += item.map && item.device == device;
-  for (const Stream& item : state.streams) left += item.alive;
+  for (const Stream& item : state.streams) left += item.alive && &item != state.streams;
   for (const Event& item : state.events) left += item.alive;
   left += state.live_modules;
   char text[32];
@@ -343,7 +356,7 @@ API cuMemAlloc_v2(uint64_t* address, size_t size) {
   return *address = reinterpret_cast<uint64_t>(made->data), 0;
 }
 API cuMemFree_v2(uint64_t address) {
-  if (const int code = begin(__func__); code && code < 700) return code;
+  if (const int code = begin(__func__); code && !lasting(code)) return code;
   drain_all();
   Allocation* found = find(reinterpret_cast<void*>(address), 0);
   if (!found || found->host || found->data != reinterpret_cast<char*>(address)) return INVALID_VALUE;
@@ -356,7 +369,7 @@ API cuMemHostAlloc(void** address, size_t size, unsigned) {
   return made ? (*address = made->data, 0) : OUT_OF_MEMORY;
 }
 API cuMemFreeHost(void* address) {
-  if (const int code = begin(__func__); code && code < 700) return code;
+  if (const int code = begin(__func__); code && !lasting(code)) return code;
   Allocation* found = find(address, 0);
   if (!found || !found->host || found->data != address) return INVALID_VALUE;
   return release(*found), state.sticky;
@@ -377,13 +390,13 @@ int copy(Kind kind, char* to, char* from, size_t size, Stream* stream) {
 API cuMemcpyHtoD_v2(uint64_t to, const void* from, size_t size) {
   BEGIN
   if (!on_device(to, size)) return INVALID_VALUE;
-  if (const int code = drain_all()) return code;
+  if (const int code = drain(&state.streams[0])) return code;
   return memcpy(reinterpret_cast<void*>(to), from, size), 0;
 }
 API cuMemcpyDtoH_v2(void* to, uint64_t from, size_t size) {
   BEGIN
   if (!on_device(from, size)) return INVALID_VALUE;
-  if (const int code = drain_all()) return code;
+  if (const int code = drain(&state.streams[0])) return code;
   return memcpy(to, reinterpret_cast<void*>(from), size), 0;
 }
 API cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t size, void* stream) {
@@ -399,10 +412,10 @@ API cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t size, void* stream) {
 API cuMemsetD8_v2(uint64_t to, unsigned char value, size_t size) {
   BEGIN
   if (!on_device(to, size)) return INVALID_VALUE;
-  if (const int code = drain_all()) return code;
   // fresh pages of the host are zero already: writing them would only take memory
-  if (value || size < (1u << 26)) memset(reinterpret_cast<void*>(to), value, size);
-  return 0;
+  if (!value && size >= (1u << 26)) return 0;
+  Work* work = push(&state.streams[0]);
+  return work->kind = FILL, work->to = reinterpret_cast<char*>(to), work->value = value, work->size = size, 0;
 }
 
 API cuModuleLoadData(void** module, const void* image) {
@@ -432,7 +445,7 @@ API cuModuleLoadData(void** module, const void* image) {
   return *module = made, 0;
 }
 API cuModuleUnload(void* module) {
-  if (const int code = begin(__func__); code && code < 700) return code;
+  if (const int code = begin(__func__); code && !lasting(code)) return code;
   --state.live_modules;
   return static_cast<Module*>(module)->loaded = false, state.sticky;
 }
@@ -452,9 +465,13 @@ API cuStreamCreate(void** stream, unsigned) {
   return OUT_OF_MEMORY;
 }
 API cuStreamDestroy_v2(void* stream) {
-  if (const int code = begin(__func__); code && code < 700) return code;
+  if (const int code = begin(__func__); code && !lasting(code)) return code;
   static_cast<Stream*>(stream)->alive = false;
   return state.sticky;
+}
+API cuCtxSynchronize() {
+  BEGIN
+  return drain_all();
 }
 API cuStreamSynchronize(void* stream) {
   BEGIN
@@ -463,11 +480,11 @@ API cuStreamSynchronize(void* stream) {
 API cuEventCreate(void** event, unsigned) {
   BEGIN
   for (Event& item : state.events)
-    if (!item.alive) return item = {true, false}, *event = &item, 0;
+    if (!item.alive) return item = {true, false, nullptr}, *event = &item, 0;
   return OUT_OF_MEMORY;
 }
 API cuEventDestroy_v2(void* event) {
-  if (const int code = begin(__func__); code && code < 700) return code;
+  if (const int code = begin(__func__); code && !lasting(code)) return code;
   static_cast<Event*>(event)->alive = false;
   return state.sticky;
 }
@@ -475,12 +492,11 @@ API cuEventRecord(void* event, void* stream) {
   BEGIN
   Work* work = push(static_cast<Stream*>(stream));
   work->kind = RECORD, work->event = static_cast<Event*>(event);
-  return work->event->pending = true, 0;
+  return work->event->pending = true, work->event->stream = static_cast<Stream*>(stream), 0;
 }
 API cuEventSynchronize(void* event) {
   BEGIN
-  if (!static_cast<Event*>(event)->pending) return 0;
-  return drain_all();
+  return static_cast<Event*>(event)->pending ? drain(static_cast<Event*>(event)->stream) : 0;
 }
 API cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                    unsigned shared, void* stream, void** parameters, void** extra) {
@@ -523,10 +539,10 @@ API cuGraphLaunch(void* executable, void* stream) {
   return 0;
 }
 API cuGraphExecDestroy(void*) {
-  if (const int code = begin(__func__); code && code < 700) return code;
+  if (const int code = begin(__func__); code && !lasting(code)) return code;
   return state.sticky;
 }
 API cuGraphDestroy(void*) {
-  if (const int code = begin(__func__); code && code < 700) return code;
+  if (const int code = begin(__func__); code && !lasting(code)) return code;
   return state.sticky;
 }

@@ -1,78 +1,11 @@
-"""Workers as processes of their own, asked over real HTTP."""
+"""Workers of hand-written bundles."""
 
-import os
-import signal
-import subprocess
-import threading
 from collections.abc import Iterator
-from pathlib import Path
 
-import httpx
-import openai
 import pytest
 
 from tests.integration.worker.toy_bundle import command, write_bundle
-
-
-class Worker:
-    """A worker process; its log lines arrive as they are written."""
-
-    def __init__(self, folder, listen):
-        self.process = subprocess.Popen(command(folder, "--listen", listen), stderr=subprocess.PIPE, text=True)
-        self.lines = []
-        self._told = threading.Condition()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self):
-        for line in self.process.stderr:
-            with self._told:
-                self.lines.append(line.rstrip())
-                self._told.notify_all()
-        with self._told:
-            self.lines.append("<end>")
-            self._told.notify_all()
-
-    def wait_for(self, words, seconds=20):
-        """The first log line with these words."""
-        with self._told:
-            told = self._told.wait_for(
-                lambda: any(words in line for line in self.lines) or "<end>" in self.lines, seconds
-            )
-        found = [line for line in self.lines if words in line]
-        assert told, f"no {words!r} within {seconds} s: {self.lines}"
-        assert found, f"ended without {words!r}: {self.lines}"
-        return found[0]
-
-    @property
-    def url(self):
-        return self.wait_for("listening on ").partition("listening on ")[2]
-
-    def client(self):
-        return openai.OpenAI(base_url=f"{self.url}/v1", api_key="none", max_retries=0, timeout=20)
-
-    def get(self, path):
-        return httpx.get(self.url + path, timeout=10)
-
-    def post(self, path, **more):
-        return httpx.post(self.url + path, timeout=20, **more)
-
-    def metrics(self):
-        lines = [line for line in self.get("/metrics").text.splitlines() if not line.startswith("#")]
-        return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
-
-    def status(self, key):
-        """A number of kB from /proc/PID/status."""
-        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:"))
-
-    def end(self, number=signal.SIGTERM, seconds=15):
-        """Send a signal; the exit code and everything it said."""
-        if self.process.poll() is None:
-            os.kill(self.process.pid, number)
-        code = self.process.wait(seconds)
-        self._reader.join(5)
-        return code, "\n".join(self.lines)
+from tests.support.workers import Worker
 
 
 @pytest.fixture
@@ -81,7 +14,7 @@ def launch() -> Iterator:
     workers = []
 
     def started(folder, listen="127.0.0.1:0"):
-        workers.append(Worker(folder, listen))
+        workers.append(Worker(command(folder, "--listen", listen)))
         return workers[-1]
 
     yield started
@@ -93,7 +26,7 @@ def launch() -> Iterator:
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
     """One worker for tests that only ask."""
-    worker = Worker(write_bundle(tmp_path_factory.mktemp("shared")), "127.0.0.1:0")
+    worker = Worker(command(write_bundle(tmp_path_factory.mktemp("shared")), "--listen", "127.0.0.1:0"))
     worker.wait_for("ready in")
     yield worker
     worker.process.kill()

@@ -7,10 +7,8 @@ Imports `pih_runtime` and the standard library only; of the host it needs `libcu
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-
 from pih_backend_cuda.backend import CudaBackend
-from pih_backend_cuda.device import open_device
+from pih_backend_cuda.device import open_device, released_on_failure
 from pih_backend_cuda.driver import load_driver
 from pih_backend_cuda.pack import read_pack
 from pih_runtime import plan as plans
@@ -39,10 +37,9 @@ def start(context: Context) -> CudaBackend:
             f"the kernel pack is for {pack.sm}, the lock says {wanted['sm']}", fix="build the bundle again"
         )
     driver = load_driver()
-    with ExitStack() as acquired:
-        device = open_device(driver, wanted["sm"], int(context.lock["budget"]["device"]), pack.cuda)
-        acquired.callback(device.close)
-        backend = CudaBackend(plan, pack, context.provider("storage.weights"), driver, device)
-        acquired.pop_all()
+    weights = context.provider("storage.weights")
+    device = open_device(driver, wanted["sm"], int(context.lock["budget"]["device"]), pack.cuda)
+    with released_on_failure(device):
+        backend = CudaBackend(plan, pack, weights, driver, device)
     context.log(f"backend/cuda: {device.name}, {pack.sm}, CUDA {device.cuda}, {len(plan.calls)} calls a step")
     return backend

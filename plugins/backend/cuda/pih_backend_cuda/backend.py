@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pih_backend_cuda import batch
 from pih_backend_cuda.calls import TOKENS, Bound, bind
-from pih_backend_cuda.device import Device
+from pih_backend_cuda.device import Device, released_on_failure
 from pih_backend_cuda.driver import Driver
 from pih_backend_cuda.pack import CCall, CStep, Pack
 from pih_backend_cuda.upload import upload
@@ -66,6 +66,7 @@ class CudaBackend:
             for _ in range(MOST_IN_FLIGHT)
         ]
         self._free = list(self._places)
+        driver("cuCtxSynchronize")  # zeroes and weights went by another stream, which the steps' does not wait for
         self._sampled_slots: set[int] = set()
         self._finished_rows = 0
         self._lock = threading.Lock()
@@ -130,11 +131,10 @@ class CudaBackend:
             if self._stopped:
                 return
             self._stopped = True
-        self._device.use()
-        try:
+        with released_on_failure(self._device):
+            self._device.use()
             self._driver("cuStreamSynchronize", self._device.stream)
-        finally:
-            self._device.close()
+        self._device.close()
 
     def _launch(self, call: Bound, rows: int, seqs: int) -> None:
         index = call.chosen(rows)

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import ctypes
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 from pih_backend_cuda.driver import Driver
-from pih_runtime.errors import WorkerError
+from pih_runtime.errors import PihError, WorkerError, described
 
 # CUdevice_attribute
 _MAJOR, _MINOR = 75, 76
-_PAGEABLE_STREAM = 1  # CU_STREAM_NON_BLOCKING
+_OWN_STREAM = 1  # CU_STREAM_NON_BLOCKING
 _BLOCKING_EVENT = 1 | 2  # CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING
 
 
 @dataclass(slots=True)
 class Device:
-    """A device with its context and a stream. cuda: the driver's version, as '13.0'. held: what `close` gives back."""
+    """A device with its context and a stream. cuda: the driver's version, as '13.0'. held: what is to be given back."""
 
     driver: Driver
     name: str
     cuda: str
     context: ctypes.c_void_p
     stream: ctypes.c_void_p = field(default_factory=ctypes.c_void_p)
-    held: ExitStack = field(default_factory=ExitStack)
+    held: list[Callable[[], None]] = field(default_factory=list)
 
     def use(self) -> None:
         """Make the context current in the calling thread."""
@@ -37,7 +40,7 @@ class Device:
             self.driver("cuMemAlloc_v2", ctypes.byref(address), max(nbytes, 1))
         except WorkerError as problem:
             raise WorkerError(f"{purpose}: {nbytes} bytes refused: {problem.what}", fix=problem.fix) from problem
-        self.held.callback(self.driver, "cuMemFree_v2", address)
+        self.hold("cuMemFree_v2", address)
         self.driver("cuMemsetD8_v2", address, 0, max(nbytes, 1))
         return address.value
 
@@ -45,7 +48,7 @@ class Device:
         """Page-locked memory of the host until `close`: copies of it run beside the kernels."""
         address = ctypes.c_void_p()
         self.driver("cuMemHostAlloc", ctypes.byref(address), nbytes, 0)
-        self.held.callback(self.driver, "cuMemFreeHost", address)
+        self.hold("cuMemFreeHost", address)
         assert address.value is not None, "the driver said that it succeeded"
         return address.value
 
@@ -53,19 +56,47 @@ class Device:
         """The cubin, loaded until `close`."""
         module = ctypes.c_void_p()
         self.driver("cuModuleLoadData", ctypes.byref(module), cubin)
-        self.held.callback(self.driver, "cuModuleUnload", module)
+        self.hold("cuModuleUnload", module)
         return module
 
     def event(self) -> ctypes.c_void_p:
         """An event to wait for without burning a CPU, until `close`."""
         event = ctypes.c_void_p()
         self.driver("cuEventCreate", ctypes.byref(event), _BLOCKING_EVENT)
-        self.held.callback(self.driver, "cuEventDestroy_v2", event)
+        self.hold("cuEventDestroy_v2", event)
         return event
 
+    def hold(self, function: str, *arguments: Any) -> None:
+        """Call a function of the driver at the end, in reverse order of such calls."""
+        self.held.append(partial(self.driver, function, *arguments))
+
+    def release(self) -> list[str]:
+        """Give everything back, in reverse order; what was refused, each in its words once, keeps nothing else."""
+        problems = []
+        while self.held:
+            try:
+                self.held.pop()()
+            except WorkerError as problem:
+                problems.append(problem.what)
+        return list(dict.fromkeys(problems))
+
     def close(self) -> None:
-        """Give everything back, in reverse order; the first error is raised when all has been tried."""
-        self.held.close()
+        """As `release`; WorkerError names all that was refused."""
+        if problems := self.release():
+            raise WorkerError("; ".join(problems), where="the CUDA driver")
+
+
+@contextmanager
+def released_on_failure(device: Device) -> Iterator[None]:
+    """Where the block fails, give everything back, and let the first cause tell of what was refused, too."""
+    try:
+        yield
+    except Exception as cause:
+        lines = "".join(f"\n  while releasing: {problem}" for problem in device.release())
+        if isinstance(cause, PihError):
+            cause.what += lines
+            raise
+        raise WorkerError(f"{described(cause)}{lines}") from cause
 
 
 def open_device(driver: Driver, sm: str, nbytes: int, cuda: int) -> Device:
@@ -90,11 +121,15 @@ def open_device(driver: Driver, sm: str, nbytes: int, cuda: int) -> Device:
         if found != sm:
             refused.append(f"{title} is {found}")
             continue
-        device = _held(driver, handle, title, _spelled(has))
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
-        driver("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
-        if free.value >= nbytes:
-            return device
+        device = _retained(driver, handle, title, _spelled(has))
+        with released_on_failure(device):
+            device.use()
+            driver("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+            if free.value >= nbytes:
+                driver("cuStreamCreate", ctypes.byref(device.stream), _OWN_STREAM)
+                device.hold("cuStreamDestroy_v2", device.stream)
+                return device
         device.close()
         refused.append(f"{title} has {_mib(free.value)} free of {_mib(total.value)}")
     raise WorkerError(
@@ -103,14 +138,11 @@ def open_device(driver: Driver, sm: str, nbytes: int, cuda: int) -> Device:
     )
 
 
-def _held(driver: Driver, handle: ctypes.c_int, name: str, cuda: str) -> Device:
+def _retained(driver: Driver, handle: ctypes.c_int, name: str, cuda: str) -> Device:
     context = ctypes.c_void_p()
     driver("cuDevicePrimaryCtxRetain", ctypes.byref(context), handle)
     device = Device(driver, name, cuda, context)
-    device.held.callback(driver, "cuDevicePrimaryCtxRelease_v2", handle)
-    device.use()
-    driver("cuStreamCreate", ctypes.byref(device.stream), _PAGEABLE_STREAM)
-    device.held.callback(driver, "cuStreamDestroy_v2", device.stream)
+    device.hold("cuDevicePrimaryCtxRelease_v2", handle)
     return device
 
 

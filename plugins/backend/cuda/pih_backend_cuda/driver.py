@@ -25,6 +25,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuDevicePrimaryCtxRetain": (_P(c_void_p), c_int),
     "cuDevicePrimaryCtxRelease_v2": (c_int,),
     "cuCtxSetCurrent": (c_void_p,),
+    "cuCtxSynchronize": (),
     "cuMemGetInfo_v2": (_P(c_size_t), _P(c_size_t)),
     "cuMemAlloc_v2": (_P(c_uint64), c_size_t),
     "cuMemFree_v2": (c_uint64,),
