@@ -215,6 +215,7 @@ int run(const Work& work) {
 }
 
 int drain(Stream* stream) {
+  if (state.sticky) return state.sticky;
   for (int i = 0; i < stream->queue.count; ++i)
     if (const int code = run(stream->queue.items[i])) {
       stream->queue.count = 0;
@@ -370,6 +371,7 @@ API cuMemHostAlloc(void** address, size_t size, unsigned) {
 }
 API cuMemFreeHost(void* address) {
   if (const int code = begin(__func__); code && !lasting(code)) return code;
+  drain_all();
   Allocation* found = find(address, 0);
   if (!found || !found->host || found->data != address) return INVALID_VALUE;
   return release(*found), state.sticky;

@@ -39,6 +39,12 @@ def smollm2():
 
 
 @pytest.fixture(scope="session")
+def gpu(tmp_path_factory):
+    """Where the software GPU and its kernels lie: one folder, since a process has one driver that reads it once."""
+    return tmp_path_factory.mktemp("simgpu")
+
+
+@pytest.fixture(scope="session")
 def tiny():
     """A small seeded Qwen3 and transformers' logits over made-up ids."""
     checkpoint = models.qwen3_checkpoint(models.TINY_QWEN3)

@@ -18,12 +18,12 @@ CHAT = (
 
 
 @pytest.fixture(scope="module", params=["torch", "sm_89", *models.ISAS])
-def make(request, tmp_path_factory):
+def make(request):
     """A function: model → a driver of this backend, stopped at the end."""
     if request.param == "torch":
         factory = models.torch_backend
     elif request.param == "sm_89":
-        factory = models.cuda_backend(request.param, tmp_path_factory.mktemp("simgpu"))
+        factory = models.cuda_backend(request.param, request.getfixturevalue("gpu"))
     elif models.host_has(request.param):
         factory = models.cpu_backend(request.param)
     else:

@@ -62,7 +62,11 @@ class CudaBackend:
         addresses = {name: self._arrays + offset for name, offset in self._layout.offsets.items()}
         self._step = CStep(**addresses, sampled=self._sampled, scratch=device.memory(scratch * 4, "scratch"))
         self._places = [
-            Place(device.host_memory(self._layout.nbytes), device.host_memory(plan.limits.seqs * 4), device.event())
+            Place(
+                device.host_memory(self._layout.nbytes, "a step's arrays on the host"),
+                device.host_memory(plan.limits.seqs * 4, "sampled ids on the host"),
+                device.event(),
+            )
             for _ in range(MOST_IN_FLIGHT)
         ]
         self._free = list(self._places)

@@ -36,18 +36,17 @@ class Device:
     def memory(self, nbytes: int, purpose: str) -> int:
         """Zeroed memory of the device until `close`; WorkerError says what it was for."""
         address = ctypes.c_uint64()
-        try:
+        with _refused(purpose, nbytes):
             self.driver("cuMemAlloc_v2", ctypes.byref(address), max(nbytes, 1))
-        except WorkerError as problem:
-            raise WorkerError(f"{purpose}: {nbytes} bytes refused: {problem.what}", fix=problem.fix) from problem
         self.hold("cuMemFree_v2", address)
         self.driver("cuMemsetD8_v2", address, 0, max(nbytes, 1))
         return address.value
 
-    def host_memory(self, nbytes: int) -> int:
+    def host_memory(self, nbytes: int, purpose: str) -> int:
         """Page-locked memory of the host until `close`: copies of it run beside the kernels."""
         address = ctypes.c_void_p()
-        self.driver("cuMemHostAlloc", ctypes.byref(address), nbytes, 0)
+        with _refused(purpose, nbytes):
+            self.driver("cuMemHostAlloc", ctypes.byref(address), nbytes, 0)
         self.hold("cuMemFreeHost", address)
         assert address.value is not None, "the driver said that it succeeded"
         return address.value
@@ -144,6 +143,16 @@ def _retained(driver: Driver, handle: ctypes.c_int, name: str, cuda: str) -> Dev
     device = Device(driver, name, cuda, context)
     device.hold("cuDevicePrimaryCtxRelease_v2", handle)
     return device
+
+
+@contextmanager
+def _refused(purpose: str, nbytes: int) -> Iterator[None]:
+    """Let the driver's error say what the memory was for."""
+    try:
+        yield
+    except WorkerError as problem:
+        problem.what = f"{purpose}: {nbytes} bytes refused: {problem.what}"
+        raise
 
 
 def _integer(driver: Driver, function: str) -> int:

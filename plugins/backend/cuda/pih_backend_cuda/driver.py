@@ -21,7 +21,6 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuDeviceGet": (_P(c_int), c_int),
     "cuDeviceGetName": (c_char_p, c_int, c_int),
     "cuDeviceGetAttribute": (_P(c_int), c_int, c_int),
-    "cuDeviceTotalMem_v2": (_P(c_size_t), c_int),
     "cuDevicePrimaryCtxRetain": (_P(c_void_p), c_int),
     "cuDevicePrimaryCtxRelease_v2": (c_int,),
     "cuCtxSetCurrent": (c_void_p,),

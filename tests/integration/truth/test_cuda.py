@@ -1,0 +1,66 @@
+"""Logits of the CUDA backend on the software GPU against backend/torch: prefill, chunked, decode, mixed company."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from pih_runtime.plan import Limits
+from tests.truth import models
+from tests.truth.compare import mean_kl, same_top
+from tests.truth.drive import Driver, Part
+
+LIMITS = Limits(tokens=64, seqs=32, context=128)
+COUNT = 24
+FURTHEST = 1e-3  # nats
+
+
+@pytest.fixture(scope="module")
+def truth(tiny):
+    return Driver(models.torch_backend(tiny.checkpoint, tiny.graph, LIMITS)).logits(tiny.ids[:COUNT])
+
+
+@pytest.fixture(scope="module", params=["sm_89", "sm_90"])
+def driver(request, tiny, gpu):
+    backend = models.cuda_backend(request.param, gpu)(tiny.checkpoint, tiny.graph, LIMITS)
+    yield Driver(backend)
+    backend.stop()
+
+
+def chunked(driver, ids):
+    cuts = [0, 1, 8, 21, COUNT]
+    parts = [Part(1, a, ids[a:b], range(b - a)) for a, b in itertools.pairwise(cuts)]
+    return np.concatenate([driver.step([part])[1] for part in parts])
+
+
+def decoded(driver, ids):
+    return np.concatenate([driver.step([Part(2, at, [token])])[1] for at, token in enumerate(ids)])
+
+
+def in_company(driver, ids):
+    """Two chunks and then single ids, beside a prefill, decodes and a sequence whose logits nobody wants."""
+    driver.step([Part(4, 0, ids[5:15])])
+    whole = []
+    for number, (start, end) in enumerate([(0, 9), (9, 20), *((at, at + 1) for at in range(20, COUNT))]):
+        others = [Part(4, 10 + number, [-5]), Part(5, 7 * number, ids[:7], wanted=())]
+        _, logits = driver.step([others[0], Part(3, start, ids[start:end], range(end - start)), others[1]])
+        whole.append(logits[1:])
+    return np.concatenate(whole)
+
+
+@pytest.mark.parametrize(
+    "way",
+    [lambda driver, ids: driver.logits(ids), chunked, decoded, in_company],
+    ids=["prefill", "chunked", "decode", "mixed"],
+)
+def test_logits_are_the_oracles(driver, truth, tiny, way):
+    logits = way(driver, tiny.ids[:COUNT])
+    assert mean_kl(truth, logits) <= FURTHEST
+    assert same_top(truth, logits) >= 0.95
+
+
+def test_the_measure_shows_a_wrong_token(driver, truth, tiny):
+    wrong = [(tiny.ids[0] + 1) % 512, *tiny.ids[1:COUNT]]
+    assert mean_kl(truth, driver.logits(wrong)) > FURTHEST
