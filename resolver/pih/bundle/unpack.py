@@ -6,8 +6,6 @@ Nothing is kept unless every layer had the digest that the manifest gives it.
 from __future__ import annotations
 
 import tarfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from pih.build import extract, made
@@ -24,12 +22,12 @@ _MOUNTS = ("dev", "proc", "tmp", "pih/weights")
 def unpack(image: layout.Layout, store: Store, listener: Listener = silent) -> Path:
     """The root folder of the image in the store: roots/DIGEST.
 
-    Raises SealError for an image that is damaged or was made to do harm; in the store, it is removed from there.
+    Raises SealError for an image that is damaged or was made to do harm.
     """
     key = image.digest.removeprefix("sha256:")
     if found := made.find(store, "roots", key, name=_NAME, listener=listener):
         return found.path
-    with _own_entry_dropped(image, store, listener), store.workspace() as work:
+    with store.workspace() as work:
         root = work / "entry" / "output"
         root.mkdir(parents=True, mode=0o755)
         for layer in image.layers:
@@ -42,21 +40,12 @@ def unpack(image: layout.Layout, store: Store, listener: Listener = silent) -> P
         return made.publish(store, root.parent, "roots", key, name=_NAME, listener=listener, facts={}).path
 
 
-def forget(image: layout.Layout, store: Store, listener: Listener) -> None:
-    """Take an unpacked image away whose worker found other bytes than it should have."""
-    made.drop(store, "roots", image.digest.removeprefix("sha256:"), name=_NAME, listener=listener)
+def read_again(image: layout.Layout, store: Store, listener: Listener) -> None:
+    """Read an unpacked image whose worker found other bytes than it should have; one that is damaged is dropped.
 
-
-@contextmanager
-def _own_entry_dropped(image: layout.Layout, store: Store, listener: Listener) -> Iterator[None]:
-    """Where a layout in the store turns out to be damaged, its step is to run again."""
-    try:
-        yield
-    except SealError:
-        steps = store.place("steps", "")
-        if image.path.name == "output" and image.path.parent.parent == steps:
-            made.drop(store, "steps", image.path.parent.name, name="the image", listener=listener)
-        raise
+    They need not be the image's: weights may be delivered apart.
+    """
+    made.intact(store, "roots", image.digest.removeprefix("sha256:"), name=_NAME, listener=listener)
 
 
 def _apply(image: layout.Layout, layer: layout.Layer, root: Path) -> None:

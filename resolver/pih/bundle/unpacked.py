@@ -17,7 +17,7 @@ from pih.build.store import Store
 from pih.bundle import run
 from pih.bundle.layout import Layout
 from pih.bundle.permissions import Grants
-from pih.bundle.unpack import forget, unpack
+from pih.bundle.unpack import read_again, unpack
 from pih_runtime.errors import SealError
 
 _USER = "65532"
@@ -41,7 +41,7 @@ def started(image: Layout, store: Store, listen: run.Listen, weights: Path | Non
                 yield worker
             finally:
                 if worker.stop() == SealError.exit_code:
-                    forget(image, store, listener)
+                    read_again(image, store, listener)
 
 
 def bwrap_trouble() -> str:

@@ -18,7 +18,8 @@ def held(bundle: str) -> Opened:
     """A layout, archive or unpacked root by its path, or an image in an engine's store by its name there."""
     image = stored.named(bundle)
     if image is None:
-        return opened(Path(bundle))
+        with _workspace.own(Path(bundle)):
+            return opened(Path(bundle))
     with renderer() as listener:
         return opened_image(image, _workspace.store(), os.environ, listener)
 
@@ -31,5 +32,5 @@ def layout(bundle: str) -> Iterator[Path]:
         raise UsageError("there is no such bundle", where=bundle, fix=fix)
     if not path.exists() or root_of(path):
         raise UsageError("this form of a bundle keeps neither its layers as shipped nor a seal", where=bundle, fix=fix)
-    with archive.unpacked(path) as folder:
+    with _workspace.own(path), archive.unpacked(path) as folder:
         yield folder

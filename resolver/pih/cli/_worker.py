@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import click
@@ -11,6 +11,7 @@ import click
 from pih.build.progress import renderer
 from pih.bundle import client, engine, run, unpacked
 from pih.bundle import layout as layouts
+from pih.bundle.layout import Layout
 from pih.cli import _builders, _workspace
 from pih_runtime.errors import SealError, UsageError, WorkerError
 
@@ -51,14 +52,8 @@ def worker(
     image: Path, listen: run.Listen, *, engine_name: str | None, weights_path: Path | None
 ) -> Iterator[run.Running]:
     """The image's worker, ready, while the block runs."""
-    held = layouts.read(image)
     weights = weights_path.resolve() if weights_path else None
-    starting = (
-        engine.started(engine_name, held, listen, weights)
-        if engine_name
-        else unpacked.started(held, _workspace.store(), listen, weights)
-    )
-    with starting as running:
+    with _workspace.own(image), _started(engine_name, layouts.read(image), listen, weights) as running:
         try:
             client.wait_ready(running.address, running.alive, _READY_SECONDS)
         except WorkerError as problem:
@@ -67,3 +62,11 @@ def worker(
             kind = SealError if refused else WorkerError
             raise kind(f"{problem.what}{': ' + words if words else ''}", fix=problem.fix) from problem
         yield running
+
+
+def _started(
+    engine_name: str | None, image: Layout, listen: run.Listen, weights: Path | None
+) -> AbstractContextManager[run.Running]:
+    if engine_name:
+        return engine.started(engine_name, image, listen, weights)
+    return unpacked.started(image, _workspace.store(), listen, weights)

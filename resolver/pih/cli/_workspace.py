@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,11 +14,13 @@ import click
 from pih import lock as locks
 from pih import pins, profile, stale, trust
 from pih.build import pin
-from pih.build.progress import Listener
+from pih.build.progress import Listener, renderer
 from pih.build.store import Store, default_root, open_store
+from pih.bundle import own as owned
 from pih.catalog import Catalog
 from pih.lock import Artifact, Lock
 from pih.profile import Profile
+from pih_runtime.errors import SealError
 
 SOURCE_ROOT = Path(__file__).resolve().parents[3]
 IMAGE, WEIGHTS, DIGESTS = "image", "weights", "digests"  # steps of every build graph
@@ -51,6 +54,18 @@ def json_option(command: Command) -> Command:
 def store() -> Store:
     """The user's store."""
     return open_store(default_root(os.environ))
+
+
+@contextmanager
+def own(layout: Path) -> Iterator[None]:
+    """Where a layout is the store's own, and the block finds it damaged: say so, and drop it."""
+    try:
+        yield
+    except SealError:
+        if layout.name != "output":  # no store is opened, or made, for what cannot lie in one
+            raise
+        with renderer() as listener, owned.dropped_if_damaged(layout.absolute(), store(), listener):
+            raise
 
 
 @attrs.frozen

@@ -63,8 +63,9 @@ def command(
         (_compare if all_builders else _check)(profile_path, offline=offline, jobs=jobs or 0, as_json=as_json)
         return
     found, result = _builders.build_profile(profile_path, offline=offline, jobs=jobs or 0, builder=builder)
-    layout = _placed(result.output, output, key_paths) if output else result.output
-    held = contents(layout)
+    with _workspace.own(result.output):
+        held = contents(result.output)
+        layout = _placed(result.output, output, key_paths) if output else result.output
     if as_json:
         data = {
             "profile": found.profile.name,

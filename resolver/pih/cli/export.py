@@ -33,7 +33,7 @@ def command(bundle: Path, output: Path, weights: Path | None, split: str, as_jso
     BUNDLE is the folder of an image layout or an archive of one. All of it is checked before.
     """
     parts = _bytes(split)
-    with renderer() as listener, archive.unpacked(bundle) as layout:
+    with renderer() as listener, _workspace.own(bundle), archive.unpacked(bundle) as layout:
         found = export.export(layouts.read(layout), output, weights=weights, split=parts, listener=listener)
     if as_json:
         rows = {"files": [str(path) for path in found.files], "size": found.size, "digest": found.image}

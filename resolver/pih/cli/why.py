@@ -12,7 +12,6 @@ from pih.build.progress import renderer
 from pih.cli import _builders, _bundle, _terminal, _workspace
 from pih.inspect import causes, reasons, why
 from pih.inspect.causes import Graph
-from pih.inspect.opened import opened
 from pih.inspect.reasons import Chain
 from pih.inspect.why import Answer
 from pih_runtime.errors import UsageError
@@ -80,7 +79,7 @@ def _of_profile(name: str, profile_path: Path, *, offline: bool) -> tuple[Answer
     found = why.answers(graph, name)
     if not found:
         _, built = _builders.build_profile(profile_path, offline=offline)
-        found = _asked(causes.of_contents(graph, opened(built.output).contents), name, str(profile_path))
+        found = _asked(causes.of_contents(graph, _bundle.held(str(built.output)).contents), name, str(profile_path))
     return tuple(why.renewed(answer, lambda chain: reasons.current(chain, start.profile)) for answer in found)
 
 

@@ -17,7 +17,7 @@ import attrs
 from pih import lock as locks
 from pih.build.progress import Listener
 from pih.build.store import Store
-from pih.bundle import archive, stored
+from pih.bundle import archive, own, stored
 from pih.bundle import layout as layouts
 from pih.bundle.layout import Layout
 from pih.inspect.bundle import Contents, Layer, described, listed, of_layout
@@ -72,13 +72,15 @@ def opened_image(image: stored.Named, store: Store, environment: Mapping[str, st
     What the store has thrown away is '' and 0: the manifest's digest, what layers were shipped as.
     """
     kept = stored.kept(image, store, environment, listener)
-    data, lock = (_read(kept.path / "described" / name) for name in ("bundle.json", "lock.json"))
-    contents = described(layouts.read(kept.path), _parsed(data, image.text))
+    with own.dropped_if_damaged(kept.path, store, listener):
+        data, lock = (_read(kept.path / "described" / name) for name in ("bundle.json", "lock.json"))
+        contents = described(layouts.read(kept.path), _parsed(data, image.text))
+        held = _paired(contents, lock, Path(image.text))
     if not kept.whole:
         layers = tuple(attrs.evolve(layer, digest="", compressed=0) for layer in contents.layers)
         contents = attrs.evolve(contents, digest="", layers=layers)
     form = f"{image.engine}'s store; every layer was read, and is what the image's configuration names"
-    return _paired(attrs.evolve(contents, reference=image.name, form=form), lock, Path(image.text))
+    return attrs.evolve(held, contents=attrs.evolve(contents, reference=image.name, form=form))
 
 
 def bundle_file(root: Path) -> dict[str, Any]:

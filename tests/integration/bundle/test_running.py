@@ -18,6 +18,7 @@ from pih.bundle.unpack import unpack
 from pih_runtime.errors import WorkerError
 from tests.integration.build.tiny import INTERPRETER
 from tests.support.artifacts import artifact, pinned
+from tests.support.rot import rotten
 from tests.unit.bundle import layouts
 
 WORKER = b"""#!/usr/bin/python3.11 -IB
@@ -95,7 +96,7 @@ def image(tmp_path_factory, store):
         "environment": [VARIABLE, "NPU_NOT_SET"],
     }
     lock = json.dumps({"plugins": [{"id": "surface/small", "permissions": asked}]}).encode()
-    top = layouts.tar([("usr/bin/pih-worker", WORKER), ("pih/lock.json", lock), ("pih/bundle.json", b'{"files": []}')])
+    top = layouts.tar([("pih/bundle.json", b'{"files": []}'), ("pih/lock.json", lock), ("usr/bin/pih-worker", WORKER)])
     data = archive.read_bytes()
     settings = {
         "Entrypoint": ["/usr/bin/pih-worker"],
@@ -173,8 +174,17 @@ def test_a_worker_that_dies_is_noticed(image, store, private):
 @needs_bwrap
 def test_an_unpacked_image_whose_worker_finds_damage_is_unpacked_again(image, store, private, capfd):
     root = unpack(image, store)
-    with unpacked.started(image, store, private, None) as worker, pytest.raises(WorkerError, match="broke off"):
-        ask(worker, "damaged")
+
+    def refused():
+        with unpacked.started(image, store, private, None) as worker, pytest.raises(WorkerError, match="broke off"):
+            ask(worker, "damaged")
+        (private.folder / run.SOCKET).unlink()
+
+    refused()
+    assert "damaged  the unpacked image" not in capfd.readouterr().err  # it may have been weights delivered apart
+    assert root.exists()
+    rotten(root / "pih/lock.json", at=3)
+    refused()
     assert "damaged  the unpacked image" in capfd.readouterr().err
     assert not root.exists()
     assert unpack(image, store) == root

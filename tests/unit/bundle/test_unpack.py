@@ -5,10 +5,10 @@ import os
 
 import pytest
 
-from pih.build import extract
-from pih.build.progress import Dropped
+from pih.build import extract, made
+from pih.build.progress import Dropped, silent
 from pih.build.store import open_store
-from pih.bundle import layout
+from pih.bundle import layout, own
 from pih.bundle.unpack import unpack
 from pih_runtime.errors import BuildError, SealError
 from tests.unit.bundle import layouts
@@ -120,15 +120,28 @@ def test_a_damaged_image_of_the_store_is_dropped_there(tmp_path, store):
     blob = layout.blob_path(path, image.layers[0].digest)
     blob.write_bytes(blob.read_bytes().replace(b"1", b"2"))
     events = []
-    with pytest.raises(SealError, match="build the bundle again"):
-        unpack(image, store, events.append)
+    with (
+        pytest.raises(SealError, match="run this again"),
+        own.dropped_if_damaged(image.path, store, events.append),
+    ):
+        unpack(image, store)
     assert events == [Dropped("the image")]
     assert list((store.root / "steps").iterdir()) == []
 
 
+def test_an_image_of_the_store_that_is_as_it_was_made_stays_there(tmp_path, store):
+    """What is wrong with it is its builder's fault: to build it again would not help."""
+    with store.workspace() as work:
+        layouts.write(work / "entry/output", [tar([("../a", b"1")])], types=[TAR])
+        entry = made.publish(store, work / "entry", "steps", "0" * 64, name="x", listener=silent, facts={})
+    with pytest.raises(SealError, match="leaves the root"), own.dropped_if_damaged(entry.path, store, silent):
+        unpack(layout.read(entry.path), store)
+    assert entry.path.is_dir()
+
+
 def test_a_damaged_image_elsewhere_stays_where_it_is(tmp_path, store):
     path = layouts.write(tmp_path / "mine/output", [tar([("../a", b"1")])])
-    with pytest.raises(SealError):
+    with pytest.raises(SealError), own.dropped_if_damaged(path, store, silent):
         unpack(layout.read(path), store)
     assert path.is_dir()
 
