@@ -9,7 +9,9 @@ import hypothesis
 import pytest
 
 # a time limit for each example would test the machine, not the code
-hypothesis.settings.register_profile("shared-machine", deadline=None)
+hypothesis.settings.register_profile(
+    "shared-machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("shared-machine")
 
 

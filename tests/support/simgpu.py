@@ -97,7 +97,7 @@ def pack(folder, bindings, sm, sources=SOURCES):
         described = folder / f"{made.name}.spec.json"
         described.write_text(json.dumps(spec))
         # in a process of its own: torch may have loaded another NVRTC into this one
-        step = [sys.executable, "-I", ROOT / "resolver/pih_steps", "cubin", described]
+        step = [sys.executable, "-I", "-B", ROOT / "resolver/pih_steps", "cubin", described]
         done = subprocess.run(step, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
     digest = hashlib.sha256((made / "pack.cubin").read_bytes()).hexdigest()

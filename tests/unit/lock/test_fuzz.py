@@ -40,10 +40,10 @@ def test_damage_is_read_or_refused_in_words(name, data):
 
 
 def refused_or_read(read, text):
-    began, words = time.perf_counter(), ""
+    began, words = time.process_time(), ""
     try:
         read(text)
     except PihError as problem:
         words = str(problem)
     assert len(words) < 3000
-    assert time.perf_counter() - began < 10
+    assert time.process_time() - began < 10

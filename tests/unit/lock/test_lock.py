@@ -45,9 +45,9 @@ def test_nothing_that_holds_for_this_host_only_is_in_a_lock():
 
 def test_reading_and_matching_is_quick():
     path = ROOT / "profiles" / "smollm2-cpu.toml"
-    started = time.perf_counter()
+    started = time.process_time()
     stale.check(lock.read(lock.path_for(path)), profile.load(path), catalog.load(ROOT))
-    assert time.perf_counter() - started < 0.2
+    assert time.process_time() - started < 0.2  # of the processor: fifteen times what it takes
 
 
 def changed(**values):

@@ -95,7 +95,7 @@ def test_a_body_of_countless_values_is_refused_before_they_are_made(name):
     tracemalloc.stop()
     assert problem.status == 400
     assert peak < 20 << 20
-    assert taken < 2
+    assert taken < 10  # of the processor, while memory is traced: a reader of more than linear time takes hours
 
 
 def test_marks_in_a_text_are_no_values():

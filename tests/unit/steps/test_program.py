@@ -1,10 +1,11 @@
-"""`python -I pih_steps NAME SPEC.json`, as a runner calls it."""
+"""`python -I -B pih_steps NAME SPEC.json`, as a runner calls it."""
 
 from __future__ import annotations
 
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -30,8 +31,9 @@ def _write(folder, **changes):
     return path
 
 
-def _run(*arguments, **process):
-    command = [sys.executable, "-I", str(STEPS), *map(str, arguments)]
+def _run(*arguments, program=STEPS, **process):
+    # -B: Python keeps the bytecode of a folder's __main__ before that can say a word
+    command = [sys.executable, "-I", "-B", str(program), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, env={}, **process)
 
 
@@ -46,19 +48,22 @@ def _sources(folder):
 
 
 def test_a_step_runs_from_any_folder_and_leaves_no_bytecode(tmp_path):
-    before = set(STEPS.rglob("*.pyc"))
+    tree = tmp_path / "tree"  # one that no other process imports from
+    for source in (STEPS, STEPS.parents[1] / "runtime"):
+        place = tree / source.relative_to(STEPS.parents[1])
+        shutil.copytree(source, place, ignore=shutil.ignore_patterns("__pycache__"))
     path = _write(tmp_path, **_sources(tmp_path))
-    result = _run("app", path, cwd="/")
+    result = _run("app", path, program=tree / "resolver/pih_steps", cwd="/")
     assert (result.returncode, result.stderr) == (0, "")
     assert (tmp_path / "out" / "layer.tar.gz").is_file()
-    assert set(STEPS.rglob("*.pyc")) == before
+    assert not list(tree.rglob("*.pyc"))
 
 
 def test_its_own_modules_do_not_hide_others(tmp_path):
     """`tar` or `base` in a tool must be the tool's own."""
     assert str(STEPS) not in {str(Path(entry).resolve()) for entry in sys.path}
     code = f"import runpy, sys; sys.argv = ['pih_steps']; runpy.run_path({str(STEPS)!r}); import tar"
-    result = subprocess.run([sys.executable, "-Ic", code], capture_output=True, text=True, check=False)
+    result = subprocess.run([sys.executable, "-IBc", code], capture_output=True, text=True, check=False)
     assert "No module named 'tar'" in result.stderr
 
 
