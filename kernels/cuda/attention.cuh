@@ -5,6 +5,9 @@
 // within a chunk each of the warps takes every fourth page; an online softmax a warp, warps merged in their order,
 // then chunks in theirs. The split entries give each chunk a block, and whichever block ends last merges; the whole
 // one walks the chunks: the same sums in the same order, whatever the step.
+//
+// A NaN in q or among the keys that a row sees makes that row NaN. What is not finite among the values reaches every row
+// whose page holds it, also the rows of the same step whose positions lie before it.
 #pragma once
 #include "kv_write.cuh"
 
@@ -20,7 +23,7 @@ struct Softmax {
   float value[COLUMNS] = {};
 
   __device__ void merge(float other_most, float other_sum, const float* other) {
-    if (other_most == MINUS_INFINITY) return;
+    if (other_sum == 0.f) return;
     const float now = fmaxf(most, other_most), mine = exp2_fast(most - now), theirs = exp2_fast(other_most - now);
     most = now;
     sum = sum * mine + other_sum * theirs;

@@ -3,6 +3,7 @@
 // Logits are ordered by rank: 64 bits, the logit's order-keeping bits above the id's complement, so that no two are equal.
 // A softmax term is a whole number of 2^-40 of the largest: sums are exact in any order, and atomics may make them.
 // What is asked of the order (the k-th, the prefix that holds so much) is found digit by digit, without sorting.
+// Where no term is a number, the largest logit being a NaN or infinite, that logit's id is taken.
 #pragma once
 #include "pack.cuh"
 
@@ -41,7 +42,8 @@ struct sample {
   Shared& shared;
 
   __device__ uint64 mass(float logit) const {
-    return static_cast<uint64>(expf((logit - most) / temperature) * 1099511627776.f);
+    const float term = expf((logit - most) / temperature);
+    return term >= 0.f ? static_cast<uint64>(term * 1099511627776.f) : 0;
   }
 
   __device__ uint64 block_most(uint64 v) const {
@@ -132,7 +134,7 @@ struct sample {
       const uint64 kept = self.total(least, small);
       const uint64 draw = splitmix(wish.seed, step.positions[step.rows[row]]) >> 40;
       const uint64 wanted = (__umul64hi(draw, kept) << 40 | draw * kept >> 24) + 1;
-      chosen = id_of(self.template reach<false>(wanted, least, small));
+      if (kept) chosen = id_of(self.template reach<false>(wanted, least, small));
     }
     if (threadIdx.x == 0) step.sampled[step.row_slots[row]] = chosen;
   }

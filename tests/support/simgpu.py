@@ -16,10 +16,17 @@ from tests.support.program import ROOT
 SOURCES = ROOT / "kernels/cuda"
 SIMULATOR = ROOT / "tools/simgpu"
 NVRTC = "nvidia-cuda-nvrtc"
-LIBC = ("ziglang/lib/libc/", "ziglang/lib/c", "ziglang/lib/ubsan")
+LIBC = (
+    *(f"ziglang/lib/{part}" for part in ("c", "ubsan", "libc/glibc/", "libc/include/generic-glibc/")),
+    *(
+        f"ziglang/lib/libc/include/{part}/"
+        for part in ("x86_64-linux-gnu", "x86-linux-gnu", "x86-linux-any", "any-linux-any")
+    ),
+)
 FLAGS = (
     *("-x", "c++", "-std=c++20", "-target", "x86_64-linux-gnu.2.31", "-shared", "-fPIC", "-fvisibility=hidden"),
     *("-fno-exceptions", "-fno-rtti", "-fno-sanitize=all", "-Wall", "-Werror"),
+    *("-fsanitize=alignment", "-fsanitize-trap=alignment"),  # a device refuses what a CPU lets pass
     # kernels read memory as whatever type suits the load, and spell out their own fma
     *("-O1", "-fno-strict-aliasing", "-ffp-contract=off"),
 )

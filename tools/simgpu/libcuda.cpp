@@ -156,7 +156,10 @@ Allocation* find(const void* address, size_t size) {
   return nullptr;
 }
 
-// The data end where a guard page begins, as nearly as 256-byte alignment lets them; filled with garbage.
+constexpr unsigned char GARBAGE = 0xff;
+
+// The data end where a guard page begins, as nearly as 256-byte alignment lets them; all before that is filled with
+// garbage, what lies beside the data so that a write there shows.
 Allocation* allocate(size_t size, bool host) {
   for (Allocation& item : state.allocations) {
     if (item.map) continue;
@@ -166,15 +169,31 @@ Allocation* allocate(size_t size, bool host) {
     char* start = static_cast<char*>(map) + PAGE;
     mprotect(start, inside, PROT_READ | PROT_WRITE);
     item = {static_cast<char*>(map), start + inside - rounded, inside + 2 * PAGE, size, state.current, host};
-    if (size < (1u << 26)) memset(item.data, 0xff, size);
+    memset(start, GARBAGE, item.data - start);
+    memset(item.data + size, GARBAGE, rounded - size);
+    if (size < (1u << 26)) memset(item.data, GARBAGE, size);
     return &item;
   }
   return nullptr;
 }
 
+// Its addresses are never given out again, so that whoever still uses them faults.
 void release(Allocation& item) {
-  munmap(item.map, item.mapped);
+  mmap(item.map, item.mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   item = Allocation();
+}
+
+bool garbage(const char* from, const char* to) {
+  while (from < to && static_cast<unsigned char>(*from) == GARBAGE) ++from;
+  return from == to;
+}
+
+// Whether nothing was written beside an allocation.
+bool intact() {
+  for (const Allocation& item : state.allocations)
+    if (item.map && !(garbage(item.map + PAGE, item.data) && garbage(item.data + item.size, item.map + item.mapped - PAGE)))
+      return false;
+  return true;
 }
 
 Work* push(Stream* stream) {
@@ -208,7 +227,11 @@ int run(const Work& work) {
   const Run simgpu_run = reinterpret_cast<Run>(dlsym(work.function->module->library, "simgpu_run"));
   char error[300] = "";
   void* parameters[2] = {const_cast<unsigned char*>(work.parameters[0]), const_cast<unsigned char*>(work.parameters[1])};
-  const int code = simgpu_run(work.function->code, work.grid, work.threads, parameters, state.seed + state.launches++, error, sizeof error);
+  int code = simgpu_run(work.function->code, work.grid, work.threads, parameters, state.seed + state.launches++, error, sizeof error);
+  if (!code && !intact()) {
+    code = 700;
+    snprintf(error, sizeof error, "a write beside an allocation");
+  }
   if (code) say("simgpu: kernel %s: %s\n", work.function->name, error);
   if (lasting(code)) state.sticky = code;
   return code;

@@ -12,17 +12,34 @@
 #define __device__
 #define __constant__
 #define __launch_bounds__(...)
-// What a block shares: one copy, as blocks run one after the other; filled with NaNs before each.
+// What a block shares: one copy, as blocks run one after the other; filled before each with NaNs, or zeros by even seeds.
 #define __shared__ static __attribute__((section("simgpu_shared")))
 
 #define threadIdx (simt::current->thread)
 #define blockIdx (simt::block.index)
 
+// Copied member by member, through a pointer to the whole: so the compiler's check of its alignment sees each copy.
 struct alignas(8) float2 {
   float x, y;
+  float2() = default;
+  float2(float first, float second) : x(first), y(second) {}
+  float2(const float2& other) { *this = other; }
+  float2& operator=(const float2& other) {
+    const float2* from = &other;
+    x = from->x, y = from->y;
+    return *this;
+  }
 };
 struct alignas(16) uint4 {
   unsigned x, y, z, w;
+  uint4() = default;
+  uint4(unsigned a, unsigned b, unsigned c, unsigned d) : x(a), y(b), z(c), w(d) {}
+  uint4(const uint4& other) { *this = other; }
+  uint4& operator=(const uint4& other) {
+    const uint4* from = &other;
+    x = from->x, y = from->y, z = from->z, w = from->w;
+    return *this;
+  }
 };
 inline float2 make_float2(float x, float y) { return {x, y}; }
 

@@ -1,6 +1,7 @@
 // Many threads in lockstep, on one CPU thread: what a block of CUDA threads is to a kernel.
 //
-// Each CUDA thread is a fiber with a stack of its own. The scheduler picks warps at random, by a seed, and runs each
+// Each CUDA thread is a fiber with a stack of its own. Blocks run whole, one after the other, in an order of the seed's.
+// The scheduler picks warps at random, by a seed, and runs each
 // until all its lanes wait: at a warp's operation, at the block's barrier, or at their end. Whatever order a missing
 // barrier lets happen on a device can so happen here. A lane that never comes to where the others wait is an error.
 #pragma once

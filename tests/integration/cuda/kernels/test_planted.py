@@ -1,0 +1,201 @@
+"""Bugs planted in a copy of the kernels' sources: the check of the kernel catches each one."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+
+import pytest
+
+from pih_runtime.step import Sampling
+from pih_steps import cubin
+from tests.integration.cuda.kernels import checks, sizes, texts
+from tests.integration.cuda.kernels.made import binding
+from tests.integration.cuda.kernels.rounding import bf16_normal, normal, rng
+from tests.support import simgpu
+from tests.support.launches import Launcher
+from tests.support.program import ROOT
+
+WITHOUT = "(void)0;"
+SHAPE = sizes.GROUPS[1]
+
+
+def linear(here):
+    weight, x, y = checks.linear_case(48, 288, 65)
+    for tokens in (7, 65):
+        checks.linear(here, weight, x[:tokens], y[:tokens], 1)
+
+
+def norm(here):
+    checks.rms_norm_bf16(here, normal(1, 9, 64), normal(2, 64), wanted_rows=[8, 0, 6, 3])
+
+
+def copies(here):
+    checks.copies(here, normal(1, 9, 96), [8, 0, 5])
+
+
+def heads_norm(here):
+    checks.rms_norm(here, normal(1, 9, 128), normal(2, 32), 4)
+
+
+def attention(here):
+    shape = SHAPE
+    some = texts.Texts([33, 300, 1], shape.heads, shape.kv_heads, shape.head_dim)
+    for starts in ([32, 299, 0], [20, 290, 0]):
+        texts.attention(here, some, starts, shape.positions, shape.seqs, times=2)
+
+
+def kv_write(here):
+    checks.kv_write(here, 3, 64, rng(1).permutation(80)[:21])
+
+
+def rope_kv_write(here):
+    checks.rope_kv_write(here, 3, 3, 64, 1, tokens=9, norm=True)
+
+
+def embed(here):
+    checks.embed(here, bf16_normal(1, *sizes.EMBED), [0, 79, -2, 17, 8], [33, 44])
+
+
+def silu_mul(here):
+    checks.silu_mul(here, normal(1, 9, 96), normal(2, 9, 96))
+
+
+def sample(here):
+    wishes = [Sampling(), Sampling(1.0, 20, seed=1), Sampling(1.0, 0, 0.9, seed=2), Sampling(0.9, 0, 1.0, 0.1, 3)]
+    checks.sample(here, normal(3, 4, 1000) * 3, wishes, [0, 5, 9, 2])
+    checks.sample(here, normal(3, 4, 1000) * 0, wishes, [0, 5, 9, 2])
+
+
+@dataclass(frozen=True)
+class Bug:
+    """What stands `nth` in a source is replaced; `check` must fail for the reason that `words` match."""
+
+    name: str
+    check: object
+    source: str
+    old: str
+    new: str
+    words: str | None = None
+    nth: int = 0
+
+
+def of(*sources):
+    return [item for item in sizes.BINDINGS if item["source"] in sources]
+
+
+CHECKED = {
+    linear: of("linear.cuh"), norm: of("rms_norm.cuh"), heads_norm: of("rms_norm.cuh"), kv_write: of("kv_write.cuh"),
+    rope_kv_write: of("rope_kv_write.cuh"), embed: of("embed.cuh"), sample: of("sample.cuh"), copies: of("rows.cuh"),
+    silu_mul: of("silu_mul.cuh"), attention: [binding("attention", **SHAPE.constants)],
+}  # fmt: skip
+
+PAGE_OF = "step.page_table[sequence * step.counts[3] + block]"
+BARRIER = "__syncthreads();"
+ROW_CHECK = "if (row >= rows_of(call, step)) return;"
+BUGS = [
+    Bug("page table off by one", attention, "attention.cuh", PAGE_OF, PAGE_OF.replace("block", "block + 1")),
+    Bug(
+        "page table of the next sequence",
+        attention,
+        "attention.cuh",
+        PAGE_OF,
+        PAGE_OF.replace("sequence", "(sequence + 1)"),
+    ),
+    Bug("no barrier before a sum is read", norm, "pack.cuh", BARRIER, WITHOUT, nth=1),
+    Bug("no barrier before slices are added", linear, "linear.cuh", BARRIER, WITHOUT),
+    Bug("no barrier before warps are merged", attention, "attention.cuh", BARRIER, WITHOUT, nth=1),
+    Bug("no barrier before the next chunk", attention, "attention.cuh", BARRIER, WITHOUT, nth=0),
+    Bug("no barrier before the last block is known", attention, "attention.cuh", BARRIER, WITHOUT, nth=3),
+    Bug("no barrier before bins are filled", sample, "sample.cuh", BARRIER, WITHOUT, nth=6),
+    Bug("no barrier before bins are read", sample, "sample.cuh", BARRIER, WITHOUT, nth=7),
+    Bug("shuffle of half a warp", heads_norm, "pack.cuh", "0xffffffffu, v, distance", "0xffffu, v, distance", "mask"),
+    Bug("shuffle that stops short", heads_norm, "pack.cuh", "distance; distance /= 2", "distance > 1; distance /= 2"),
+    Bug("shuffle to the wrong lane", attention, "attention.cuh", "sum[side], 2)", "sum[side], 4)"),
+    Bug("second operand swapped", linear, "linear.cuh", "v.x, v.y", "v.y, v.x"),
+    Bug("halves of a tile swapped", linear, "linear.cuh", "a, v.x, v.y", "b, v.x, v.y"),
+    Bug(
+        "first operand swapped",
+        attention,
+        "attention.cuh",
+        "p.z = pack_bf16(score[1][0]",
+        "p.z = pack_bf16(score[1][2]",
+    ),
+    Bug("keys swapped", attention, "attention.cuh", "k.x, k.y", "k.z, k.w"),
+    Bug("no check of the last token's tile", linear, "linear.cuh", "if (token >= tokens) return;", ""),
+    Bug("a token past the end is read", linear, "linear.cuh", "token < tokens ? token : tokens - 1", "token", "700"),
+    Bug("no check of the rows of a grid", copies, "rows.cuh", ROW_CHECK, ""),
+    Bug("no check of the columns of a grid", silu_mul, "silu_mul.cuh", "|| i >= COLUMNS / 2", ""),
+    Bug(
+        "a page's places for v",
+        kv_write,
+        "kv_write.cuh",
+        "position / 8 * 2 + position % 2",
+        "position % 2 * 2 + position / 8",
+    ),
+    Bug("v of the next place", rope_kv_write, "kv_write.cuh", "d % 16 / 8 * 4", "d / 8 % 4 * 2"),
+    Bug("the wrong slot", kv_write, "kv_write.cuh", "slot % PAGE", "(slot + 1) % PAGE"),
+    Bug("a token that sees the next", attention, "attention.cuh", "place + 1 <= at[row]", "place <= at[row]"),
+    Bug("a token that does not see itself", attention, "attention.cuh", "place <= at[row] ?", "place < at[row] ?"),
+    Bug("stale values are weighed", attention, "attention.cuh", "if (block == last / PAGE) v =", "if (false) v ="),
+    Bug("a counter that is not put back", attention, "attention.cuh", "*counter = 0;", ";"),
+    Bug("another kv head", attention, "attention.cuh", "KV_HEADS + kv_head) * PAGE", "KV_HEADS + kv_head / 2) * PAGE"),
+    Bug("the bf16 of another id", embed, "embed.cuh", "id / 8 % 2 * 4", "id % 2 * 4"),
+    Bug(
+        "equal ids in the wrong order",
+        sample,
+        "sample.cuh",
+        "(0xffffffffu - static_cast<unsigned>(id))",
+        "static_cast<unsigned>(id)",
+    ),
+    Bug(
+        "a barrier in a branch",
+        norm,
+        "rms_norm.cuh",
+        ROW_CHECK,
+        f"{ROW_CHECK} if (threadIdx.x < 64) {BARRIER}",
+        "barrier",
+        1,
+    ),
+    Bug(
+        "half a warp leaves",
+        norm,
+        "rms_norm.cuh",
+        ROW_CHECK,
+        f"{ROW_CHECK} if (threadIdx.x < 16) return;",
+        "not all lanes",
+        1,
+    ),
+]
+
+
+def replaced(text, old, new, nth):
+    """The text with the nth of what is to be replaced."""
+    parts = text.split(old)
+    assert len(parts) > nth + 1, f"{old!r} is not in the source {nth + 1} times"
+    return old.join(parts[: nth + 1]) + new + old.join(parts[nth + 1 :])
+
+
+@pytest.fixture(scope="module")
+def planted(folder, launches, tmp_path_factory):
+    """A function: bug → the kernels with it, those that its check runs."""
+
+    def make(bug):
+        sources = tmp_path_factory.mktemp("planted") / "cuda"
+        shutil.copytree(ROOT / "kernels/cuda", sources)
+        path = sources / bug.source
+        path.write_text(replaced(path.read_text(), bug.old, bug.new, bug.nth))
+        return Launcher(simgpu.module(folder, cubin.source(CHECKED[bug.check]), sources), launches)
+
+    return make
+
+
+@pytest.mark.parametrize("check", CHECKED, ids=lambda check: check.__name__)
+def test_the_check_passes_on_the_kernels_as_they_are(here, check):
+    check(here)
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_is_caught(planted, bug):
+    with pytest.raises((AssertionError, RuntimeError), match=bug.words):
+        bug.check(planted(bug))

@@ -1,0 +1,107 @@
+"""Single kernels of a CUDA pack on the software GPU, over numpy arrays, launched as backend/cuda launches them."""
+
+import importlib
+import sys
+from dataclasses import dataclass
+
+import numpy as np
+
+from tests.support.guarded import Memory
+from tests.support.program import ROOT
+from tests.support.simgpu import Kernels
+
+sys.path.insert(0, str(ROOT / "plugins/backend/cuda"))
+abi = importlib.import_module("pih_backend_cuda.pack")
+
+TOKENS, WANTED = 0, 2  # which of a step's counts are a call's rows
+_INTS = ("ids", "positions", "seq_start", "page_table", "slots", "rows", "row_slots", "sampled")
+
+
+@dataclass(frozen=True)
+class Cache:
+    """One layer of a cache: [K and V][page][kv head][the layout's values]."""
+
+    values: np.ndarray
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step's arrays, as sequences; what a kernel does not read may be left out. sampling: tuples."""
+
+    tokens: int
+    seqs: int = 1
+    wanted: int = 0
+    pages_per_seq: int = 0
+    ids: object = ()
+    positions: object = ()
+    seq_start: object = ()
+    page_table: object = ()
+    slots: object = ()
+    rows: object = ()
+    row_slots: object = ()
+    sampled: object = ()
+    sampling: object = ()
+
+
+class Launcher:
+    """The kernels of one module. launches: symbol → entries, from the pack's pack.json."""
+
+    def __init__(self, module, launches):
+        self.kernels = Kernels(module, None)
+        self.launches = launches
+
+    def entries(self, symbol, rows):
+        """Entries that can take so many rows; the first is the one that the launch table picks."""
+        return [launch for launch in self.launches[symbol] if rows <= launch.most_rows]
+
+    def run(self, launch, operands, step, *, axis=TOKENS, seed=1, at_end=True, spare=0, times=1):
+        """Run an entry; gives (the operands, the sampled ids) as it left them. The caller's arrays stay as they are.
+
+        An operand is an array of rows, a pair (rows, slice of columns), or a Cache. spare: rows and sequences that the
+        grid has room for beyond the step's, as that of a captured launch has. times: launches over the same arrays.
+        """
+        memory = Memory(at_end=at_end)
+        call, views = abi.CCall(axis=axis), []
+        for place, operand in zip(call.operand, operands, strict=False):
+            views.append(_fill(place, operand, memory, views, operands))
+        arrays = {name: memory.array(getattr(step, name), np.int32) for name in _INTS}
+        sampling = memory.array(np.frombuffer(_sampling(step.sampling), np.uint8))
+        scratch = memory.array(np.zeros(launch.scratch, np.float32))
+        counts = memory.array([step.tokens, step.seqs, step.wanted, step.pages_per_seq], np.int32)
+        named = {**arrays, "sampling": sampling, "scratch": scratch, "counts": counts}
+        c_step = abi.CStep(**{name: array.ctypes.data for name, array in named.items()})
+        rows = min((step.wanted if axis == WANTED else step.tokens) + spare, launch.most_rows)
+        blocks = -(-rows // launch.rows_per_block) + launch.blocks_per_seq * (step.seqs + spare)
+        for _ in range(times):
+            self.kernels.run(launch.entry, (blocks, launch.y, launch.z), launch.threads, call, c_step, seed)
+        memory.check()
+        return views, arrays["sampled"]
+
+
+def read_launches(folder):
+    """Symbol → entries of the pack in this folder."""
+    return abi.read_pack(folder).launches
+
+
+def _fill(place, operand, memory, views, operands):
+    if isinstance(operand, Cache):
+        held = memory.array(operand.values)
+        place.data, place.stride = held.ctypes.data, held.strides[0]
+        return held
+    rows, columns = operand if isinstance(operand, tuple) else (operand, slice(None))
+    # operands that are views of one array stay views of one array
+    known = [
+        i for i, other in enumerate(operands[: len(views)]) if (other[0] if isinstance(other, tuple) else other) is rows
+    ]
+    held = views[known[0]] if known else memory.array(rows)
+    view = held[..., columns]
+    place.data, place.columns = view.ctypes.data, view.shape[-1]
+    place.stride = view.strides[0] if view.ndim > 1 else 0
+    return held
+
+
+def _sampling(items):
+    raw = (abi.CSampling * max(len(items), 1))()
+    for place, item in zip(raw, items, strict=False):
+        place.temperature, place.top_k, place.top_p, place.min_p, place.seed = item
+    return raw
