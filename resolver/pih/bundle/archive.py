@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import lzma
+import os
 import re
 import shutil
 import tarfile
@@ -24,7 +25,8 @@ _UNREADABLE = (tarfile.TarError, OSError, EOFError, ValueError, zlib.error, lzma
 _PART = re.compile(r"(\./)?(oci-layout|index\.json|manifest\.json|blobs/sha256/[0-9a-f]{64})\Z")
 # A compressed layer does not shrink further, and JSON by a tenth; a little is allowed to any archive.
 _MAX_RATIO, _FREE = 20, 64 << 20
-_ENDS = 1 << 20  # bytes of a large blob that are looked at, at either end
+_CHUNK = 1 << 20
+_LARGE = 16 << 20  # bytes of a file that is no document: the largest that `layout` reads
 _FIX = "name the folder of an image layout, an archive of it, or the root that it was unpacked to"
 
 Copy = Callable[[Path, str, IO[bytes], int], None]
@@ -85,23 +87,32 @@ def _whole(root: Path, name: str, content: IO[bytes], size: int) -> None:
 
 
 def _outline(root: Path, name: str, content: IO[bytes], size: int) -> None:
-    """A blob that is a tar of one large file, with nothing but that file's bytes left out."""
-    start = content.read(_ENDS)
-    content.seek(0)
-    if size <= 4 * _ENDS or not _holds_one_file(start, size):
-        _whole(root, name, content, size)
-        return
-    extract.file(root, name, io.BytesIO(start), len(start), executable=False)
-    content.seek(size - _ENDS)
+    """A blob that is a tar, with nothing but the bytes of its large files left out; read once, from front to end."""
+    extract.file(root, name, io.BytesIO(), 0, executable=False)
     with (root / name).open("r+b") as writer:
-        writer.seek(size - _ENDS)
-        shutil.copyfileobj(content, writer)
+        while block := content.read(tarfile.BLOCKSIZE):
+            writer.write(block)
+            follows = _follows(block)
+            if follows is None:
+                shutil.copyfileobj(content, writer, _CHUNK)
+            elif follows > _LARGE:
+                writer.seek(follows, os.SEEK_CUR)
+                content.seek(follows, os.SEEK_CUR)
+            else:
+                _copy(content, writer, follows)
+        writer.truncate(size)
 
 
-def _holds_one_file(start: bytes, size: int) -> bool:
-    """Whether all but the ends is content of the file that the archive begins with."""
+def _follows(block: bytes) -> int | None:
+    """Bytes of the file after an entry's header, with what fills its last block; None where it is no header."""
     try:
-        first = tarfile.TarInfo.frombuf(start[: tarfile.BLOCKSIZE], "utf-8", "strict")
+        entry = tarfile.TarInfo.frombuf(block, "utf-8", "strict")
     except (tarfile.TarError, ValueError):
-        return False
-    return first.isreg() and first.size >= size - _ENDS
+        return None
+    return -(-entry.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
+
+
+def _copy(content: IO[bytes], writer: IO[bytes], size: int) -> None:
+    while size and (chunk := content.read(min(size, _CHUNK))):
+        writer.write(chunk)
+        size -= len(chunk)
