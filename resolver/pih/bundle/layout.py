@@ -65,19 +65,19 @@ class Layout:
 def read(path: Path) -> Layout:
     """Read a layout's one image; raises SealError for anything that does not hold together. Layers are not read."""
     version = _document((path / "oci-layout"), _MAX_JSON)
-    if _object(version, path / "oci-layout").get("imageLayoutVersion") != "1.0.0":
+    if parsed(version, path / "oci-layout").get("imageLayoutVersion") != "1.0.0":
         raise SealError("not an OCI image layout of version 1.0.0", where=str(path), fix=_FIX)
-    index = _object(_document(path / "index.json", _MAX_JSON), path / "index.json")
+    index = parsed(_document(path / "index.json", _MAX_JSON), path / "index.json")
     entries = _list(index, "manifests", path)
     images = [entry for entry in entries if _image(entry)]
     if len(images) != 1:
         raise SealError(f"the layout has {len(images)} images, not one", where=str(path), fix=_FIX)
     digest, size, _ = _descriptor(images[0], path)
-    manifest = _object(small_blob(path, digest, size), path)
+    manifest = parsed(small_blob(path, digest, size), path)
     config_digest, config_size, config_type = _descriptor(manifest.get("config"), path)
     if config_type != _CONFIG:
         raise SealError(f"the image's configuration is of type {config_type!r}", where=str(path), fix=_FIX)
-    config = _object(small_blob(path, config_digest, config_size), path)
+    config = parsed(small_blob(path, config_digest, config_size), path)
     layers = tuple(_layers(path, manifest, config))
     annotations = images[0].get("annotations")
     named = annotations.get(_REFERENCE, "") if isinstance(annotations, dict) else ""
@@ -132,12 +132,12 @@ def archive(layout: Layout, layer: Layer) -> Iterator[blob.Archive]:
 
 def bundle_file(layout: Layout) -> dict[str, Any]:
     """The bundle's own list of files, /pih/bundle.json."""
-    return _object(member(layout, BUNDLE_FILE), layout.path)
+    return parsed(member(layout, BUNDLE_FILE), layout.path)
 
 
 def blobs_of(layout: Layout, artifact: Attached) -> Iterator[str]:
     """The digests that the manifest of something attached names; raises SealError where it is none."""
-    found = _object(small_blob(layout.path, artifact.digest, artifact.size), layout.path)
+    found = parsed(small_blob(layout.path, artifact.digest, artifact.size), layout.path)
     for entry in (found.get("config"), *_list(found, "layers", layout.path)):
         yield _descriptor(entry, layout.path)[0]
 
@@ -207,7 +207,8 @@ def _document(path: Path, limit: int) -> bytes:
         raise SealError(f"not an OCI image layout: {problem.strerror}", where=str(path), fix=_FIX) from problem
 
 
-def _object(data: bytes, path: Path) -> dict[str, Any]:
+def parsed(data: bytes, path: Path) -> dict[str, Any]:
+    """A JSON object; raises SealError for anything else. path: of what holds it."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as problem:

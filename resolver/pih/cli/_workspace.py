@@ -41,6 +41,12 @@ def profile_option(command: Command) -> Command:
     return option(command)
 
 
+def profile_choice(what: str) -> Callable[[Command], Command]:
+    """`--profile FILE`, in place of something else. what: its help."""
+    path = click.Path(path_type=Path)
+    return click.option("--profile", "profile_path", type=path, metavar="FILE", help=what)
+
+
 def offline_option(command: Command) -> Command:
     """`--offline`."""
     return click.option("--offline", is_flag=True, help="Use the store and PIH_MIRROR alone; fetch nothing.")(command)

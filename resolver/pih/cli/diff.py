@@ -12,7 +12,7 @@ import click
 from pih import lock as locks
 from pih import profile
 from pih.bundle import stored
-from pih.cli import _bundle, _table, _terminal
+from pih.cli import _bundle, _table, _terminal, _workspace
 from pih.diff import facts, gates, markdown, report, revision
 from pih.diff.compare import compare
 from pih.diff.facts import Facts
@@ -27,13 +27,7 @@ _NUMBERS = frozenset({2, 3, 4})
 )
 @click.argument("old")
 @click.argument("new")
-@click.option(
-    "--profile",
-    "profile_path",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Whose lock to take where OLD or NEW is a git revision alone.",
-)
+@_workspace.profile_choice("Whose lock to take where OLD or NEW is a git revision alone.")
 @click.option("--markdown", "form", flag_value="markdown", help="Print Markdown for the comment of a pull request.")
 @click.option("--json", "form", flag_value="json", help="Print all of it as JSON, sizes in bytes.")
 @click.option(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,18 +16,13 @@ from pih.inspect.explain import served
 from pih.inspect.opened import Opened
 from pih.inspect.overview import Reasoned
 from pih.lock import Lock
+from pih.writing import replace
 from pih_runtime.errors import UsageError
 
 
 @click.command(epilog="Example: pih inspect podman:localhost/pih/smollm2-cpu:0.1.0 --tree")
 @click.argument("bundle", required=False)
-@click.option(
-    "--profile",
-    "profile_path",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The profile whose image to show; it is built unless it is in the store.",
-)
+@_workspace.profile_choice("The profile whose image to show; it is built unless it is in the store.")
 @click.option("--tree", "form", flag_value="tree", help="Show sizes as a tree: layers, components, largest files.")
 @click.option("--files", "form", flag_value="files", help="List every file with its size, component and reason.")
 @click.option("--json", "form", flag_value="json", help="Print all of it as JSON: {identity, layers, files, …}.")
@@ -54,25 +47,10 @@ def command(bundle: str | None, profile_path: Path | None, form: str | None, pag
         bundle = str(_builders.build_profile(profile_path, offline=offline)[1].output)
     found = _bundle.held(bundle)
     if page is not None:
-        _written(report.page(found), page)
+        replace(page, report.page(found))
         click.echo(f"page     {page}", err=form is not None)
     if page is None or form is not None:
         click.echo("\n".join(map(_terminal.printable, _FORMS[form or "overview"](found))))
-
-
-def _written(text: str, path: Path) -> None:
-    """Beside and renamed, so that the file is never there by half."""
-    handle, beside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as writer:
-            writer.write(text)
-            writer.flush()
-            os.fsync(writer.fileno())
-        Path(beside).chmod(0o644)
-        Path(beside).replace(path)
-    except BaseException:
-        Path(beside).unlink()
-        raise
 
 
 def _json(held: Opened) -> Iterator[str]:

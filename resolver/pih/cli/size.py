@@ -21,13 +21,7 @@ OVER = 1  # exit code
 
 @click.command(epilog="Example: pih size --profile profiles/smollm2-cpu.toml --budget profiles/smollm2-cpu.size.toml")
 @click.argument("bundle", required=False)
-@click.option(
-    "--profile",
-    "profile_path",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The profile whose image to measure; it is built unless it is in the store.",
-)
+@_workspace.profile_choice("The profile whose image to measure; it is built unless it is in the store.")
 @click.option("--budget", "budget_path", type=click.Path(path_type=Path), metavar="FILE", help="Limits to hold (TOML).")
 @click.option("--update", is_flag=True, help="Write the present sizes with a headroom to the budget, and pass.")
 @click.option("--headroom", default="", metavar="SHARE", help="Of --update; by default the budget's own, else 5%.")

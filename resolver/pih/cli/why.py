@@ -27,13 +27,7 @@ from pih_runtime.errors import UsageError
     metavar="FILE",
     help="Ask a lock: knows all but an image's files.",
 )
-@click.option(
-    "--profile",
-    "profile_path",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Ask a profile's lock, and for a file its image, which is built unless it is in the store.",
-)
+@_workspace.profile_choice("Ask a profile's lock, and for a file its image, which is built unless it is in the store.")
 @_workspace.offline_option
 @_workspace.json_option
 def command(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,7 +11,9 @@ import attrs
 
 from pih.diff import amounts
 from pih.diff.budget import Budget, Limit
+from pih.reading import read_at_most
 from pih.structure import RefusedError, StructureError, dotted, show, structure
+from pih.writing import replace
 from pih_runtime.errors import UsageError
 
 _MOST = 1 << 20  # bytes
@@ -23,10 +23,7 @@ def read(path: Path) -> Budget:
     """A budget's file; raises UsageError (exit 2) where it is not one."""
     fix = f"correct it, or write it anew: pih size … --budget {path} --update"
     try:
-        raw = path.read_bytes()
-        if len(raw) > _MOST:
-            raise UsageError(f"more than {_MOST} bytes are too many for a budget", where=str(path), fix=fix)
-        budget = structure(tomllib.loads(raw.decode()), Budget)
+        budget = structure(tomllib.loads(read_at_most(path, _MOST).decode()), Budget)
         _check(budget)
     except OSError as problem:
         raise UsageError(f"cannot read the budget: {problem.strerror}", where=str(path), fix=fix) from problem
@@ -57,18 +54,8 @@ def written(budget: Budget) -> str:
 
 
 def write(path: Path, budget: Budget) -> None:
-    """Write beside, fsync, rename."""
-    handle, beside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as writer:
-            writer.write(written(budget))
-            writer.flush()
-            os.fsync(writer.fileno())
-        Path(beside).chmod(0o644)
-        Path(beside).replace(path)
-    except BaseException:
-        Path(beside).unlink()
-        raise
+    """Write a budget's file, or leave the one that is there."""
+    replace(path, written(budget))
 
 
 def _lines(budget: Budget) -> Iterator[str]:

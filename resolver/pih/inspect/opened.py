@@ -7,7 +7,6 @@ podman or docker.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -74,7 +73,7 @@ def opened_image(image: stored.Named, store: Store, environment: Mapping[str, st
     kept = stored.kept(image, store, environment, listener)
     with own.dropped_if_damaged(kept.path, store, listener):
         data, lock = (_read(kept.path / "described" / name) for name in ("bundle.json", "lock.json"))
-        contents = described(layouts.read(kept.path), _parsed(data, image.text))
+        contents = described(layouts.read(kept.path), layouts.parsed(data, Path(image.text)))
         held = _paired(contents, lock, Path(image.text))
     if not kept.whole:
         layers = tuple(attrs.evolve(layer, digest="", compressed=0) for layer in contents.layers)
@@ -86,7 +85,7 @@ def opened_image(image: stored.Named, store: Store, environment: Mapping[str, st
 def bundle_file(root: Path) -> dict[str, Any]:
     """The list of files of an unpacked image, /pih/bundle.json."""
     path = root / layouts.BUNDLE_FILE
-    return _parsed(_read(path), str(path))
+    return layouts.parsed(_read(path), path)
 
 
 def _read(path: Path) -> bytes:
@@ -94,16 +93,6 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as problem:
         raise SealError(f"cannot be read: {problem.strerror}", where=str(path), fix=_FIX) from problem
-
-
-def _parsed(data: bytes, where: str) -> dict[str, Any]:
-    try:
-        value = json.loads(data)
-    except (ValueError, RecursionError) as problem:
-        raise SealError(f"cannot be read: {problem}", where=where, fix=_FIX) from problem
-    if not isinstance(value, dict):
-        raise SealError("not a JSON object", where=where, fix=_FIX)
-    return value
 
 
 def _paired(contents: Contents, lock: bytes, path: Path) -> Opened:

@@ -7,8 +7,6 @@ stable), so that a diff of two locks reads well. Bazel, Nix and the worker read 
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from pathlib import Path
 
 import attrs
@@ -16,6 +14,7 @@ import attrs
 from pih.lock.data import Lock, LockFile
 from pih.reading import read_at_most
 from pih.structure import StructureError, dotted, structure, unstructure
+from pih.writing import replace
 from pih_runtime import canonical
 from pih_runtime.errors import LockError
 
@@ -76,15 +75,5 @@ def read(path: Path) -> Lock:
 
 
 def write(lock: Lock, path: Path) -> None:
-    """Write beside, fsync, rename: a reader sees the old lock or the new one, never a half."""
-    handle, beside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as writer:
-            writer.write(to_json(lock))
-            writer.flush()
-            os.fsync(writer.fileno())
-        Path(beside).chmod(0o644)
-        Path(beside).replace(path)
-    except BaseException:
-        Path(beside).unlink()
-        raise
+    """Write the lock's file, or leave the one that is there."""
+    replace(path, to_json(lock))

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pih.resolve.lowering import Lowered
 from pih.structure import StructureError, structure, unstructure
+from pih.writing import replace
 
 # What lowering reads beside the checkpoint, the model plugin and the kernel report: its own code.
 _CODE = ("resolver/pih_steps/lower", "runtime/pih_runtime/ops.py", "runtime/pih_runtime/plan.py")
@@ -56,7 +55,4 @@ def _digest(path: Path) -> str:
 
 def _keep(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, beside = tempfile.mkstemp(dir=path.parent)
-    with os.fdopen(handle, "w", encoding="utf-8") as writer:
-        writer.write(text)
-    Path(beside).replace(path)
+    replace(path, text)

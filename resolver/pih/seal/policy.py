@@ -19,6 +19,7 @@ from typing import Any
 
 import attrs
 
+from pih.reading import read_at_most
 from pih.structure import Path as Keys
 from pih.structure import StructureError, dotted, structure
 from pih.toml_lines import key_lines, line_of, too_deep
@@ -77,8 +78,7 @@ def of_keys(paths: tuple[Path, ...]) -> Policy:
 def load(path: Path) -> Policy:
     """Read a policy; raises UsageError with line and key for one that is not right."""
     try:
-        with path.open("rb") as stream:
-            text = stream.read(_MAX_BYTES).decode()
+        text = read_at_most(path, _MAX_BYTES).decode()
         if too_deep(text):
             raise RecursionError
         data = tomllib.loads(text)

@@ -8,8 +8,6 @@ Nothing but `pih catalog add` and its siblings writes it; a lock never does.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
@@ -19,6 +17,7 @@ import attrs
 from pih.home import home
 from pih.reading import read_at_most
 from pih.structure import StructureError, dotted, structure, unstructure
+from pih.writing import replace
 from pih_runtime.errors import UsageError
 
 SCHEMA = 1
@@ -103,7 +102,4 @@ def save(keyring: Keyring, environment: Mapping[str, str]) -> None:
     """Write beside and rename; the folder is made for its owner alone."""
     path = path_of(environment)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle, beside = tempfile.mkstemp(prefix=".keyring.", dir=path.parent)
-    with os.fdopen(handle, "w", encoding="utf-8") as writer:
-        writer.write(json.dumps(unstructure(keyring), indent=2) + "\n")
-    Path(beside).replace(path)
+    replace(path, json.dumps(unstructure(keyring), indent=2) + "\n", mode=0o600)

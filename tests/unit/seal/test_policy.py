@@ -94,3 +94,10 @@ def test_what_is_no_policy(tmp_path):
     (tmp_path / "x").write_bytes(b"\xff\xfe")
     with pytest.raises(UsageError, match="not TOML"):
         policy.load(tmp_path / "x")
+
+
+def test_a_policy_is_read_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "policy.toml"
+    path.write_text("threshold = 1\n" + "#" * (1 << 20))
+    with pytest.raises(UsageError, match="bytes are too many"):
+        policy.load(path)
