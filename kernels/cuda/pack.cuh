@@ -63,12 +63,16 @@ struct pih_launch {
 
 #define PIH_ANY_ROWS 0x7fffffff
 
+// Blocks that an SM is to have room for: one of the largest possible, whose registers would spill where two are asked
+// for; else as many as the compiler finds best.
+constexpr int pih_least_blocks(const pih_launch& launch) { return launch.threads == 1024 ? 1 : 0; }
+
 // Exports one entry of a binding, and its launch under `pih_launch_` + its name, which the backend reads. A template's
 // struct gives both: `static constexpr pih_launch launch` and `static __device__ void run(call, step)`.
 #define PIH_ENTRY(name, ...)                                                                                 \
   extern "C" __constant__ pih_launch pih_launch_##name = __VA_ARGS__::launch;                                \
-  extern "C" __global__ void __launch_bounds__(__VA_ARGS__::launch.threads) name(const pih_call call,        \
-                                                                                const pih_step step) {       \
+  extern "C" __global__ void __launch_bounds__(__VA_ARGS__::launch.threads, pih_least_blocks(__VA_ARGS__::launch)) \
+      name(const pih_call call, const pih_step step) {                                                       \
     __VA_ARGS__::run(call, step);                                                                            \
   }
 

@@ -24,6 +24,7 @@ _NOBITS = 8
 _FRAME, _REGISTERS = 0x11, 0x2F
 _SIZED = 4  # the form of an attribute whose payload follows it
 _LAUNCH, _LAUNCH_WORDS = "pih_launch_", 7
+_LONGEST_NAME = 4096  # many names may share one place
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +66,12 @@ def read(data: bytes, where: str) -> Cubin:
         symbols = list(_symbols(data, named))
         attributes = dict(_attributes(data, named.get(".nv.info")))
         launches = dict(_launches(data, sections, symbols))
+        indices = {symbol[0]: index for index, symbol in enumerate(symbols)}
         entries = []
         for section in sections:
             if section.name.startswith(".text."):
                 name = section.name.removeprefix(".text.")
-                index = next(i for i, symbol in enumerate(symbols) if symbol[0] == name)
+                index = indices[name]
                 shared = named.get(f".nv.shared.{name}")
                 entries.append(
                     Entry(
@@ -81,7 +83,7 @@ def read(data: bytes, where: str) -> Cubin:
                         launches.get(name, ()),
                     )
                 )
-    except (ValueError, IndexError, StopIteration, UnicodeDecodeError, struct.error) as problem:
+    except (ValueError, LookupError, OverflowError, struct.error) as problem:
         raise BuildError(f"not a cubin: {problem!r}", where=where, fix="build the kernels again") from problem
     return Cubin(f"sm_{fields[7] >> 8 & 255}", tuple(sorted(entries, key=lambda entry: entry.name)))
 
@@ -134,4 +136,4 @@ def _launches(
 
 
 def _text(data: bytes, start: int, end: int) -> str:
-    return data[start : data.index(b"\0", start, end)].decode("ascii")
+    return data[start : data.index(b"\0", start, min(end, start + _LONGEST_NAME))].decode("ascii")

@@ -85,13 +85,12 @@ def driver(folder):
     return home
 
 
-def pack(folder, bindings, sm, sources=SOURCES):
-    """A pack as the build step makes it, in a folder of its own, and its module where the driver finds it.
-
-    Gives (the pack's folder, the modules' folder).
-    """
-    text = cubin.source(bindings)
-    made = folder / f"pack-{sm}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+def cubin_pack(folder, bindings, sm, sources=SOURCES):
+    """The folder of a pack as the build step makes it."""
+    held = hashlib.sha256(cubin.source(bindings).encode())
+    for path in sorted(sources.iterdir()):
+        held.update(path.read_bytes())
+    made = folder / f"pack-{sm}-{held.hexdigest()[:16]}"
     if not (made / "pack.json").exists():
         spec = {
             "params": {"isa": sm, "bindings": bindings},
@@ -104,15 +103,24 @@ def pack(folder, bindings, sm, sources=SOURCES):
         described = folder / f"{made.name}.spec.json"
         described.write_text(json.dumps(spec))
         # in a process of its own: torch may have loaded another NVRTC into this one
-        step = [sys.executable, "-I", "-B", ROOT / "resolver/pih_steps", "cubin", described]
+        step = [sys.executable, "-I", ROOT / "resolver/pih_steps", "cubin", described]
         done = subprocess.run(step, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
+    return made
+
+
+def pack(folder, bindings, sm, sources=SOURCES):
+    """A pack as the build step makes it, in a folder of its own, and its module where the driver finds it.
+
+    Gives (the pack's folder, the modules' folder).
+    """
+    made = cubin_pack(folder, bindings, sm, sources)
     digest = hashlib.sha256((made / "pack.cubin").read_bytes()).hexdigest()
     modules = folder / "modules"
     modules.mkdir(exist_ok=True)
     link = modules / f"{digest}.so"
     if not link.exists():
-        link.symlink_to(module(folder, text, sources))
+        link.symlink_to(module(folder, cubin.source(bindings), sources))
     return made, modules
 
 

@@ -28,7 +28,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="session")
 def launches(folder):
     """Symbol → entries."""
-    return read_launches(simgpu.pack(folder, BINDINGS, "sm_89")[0])
+    return read_launches(simgpu.cubin_pack(folder, BINDINGS, "sm_89"))
 
 
 @pytest.fixture(scope="session")
