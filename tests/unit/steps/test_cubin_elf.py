@@ -33,7 +33,7 @@ def test_a_cubin_without_entries():
     ids=["empty", "magic", "zeros", "header", "short", "another machine", "32 bits"],
 )
 def test_what_is_no_cubin_is_a_build_error(data):
-    with pytest.raises(BuildError, match="pack.cubin: not a cubin"):
+    with pytest.raises(BuildError, match=r"pack\.cubin: not a cubin"):
         cubin_elf.read(data, "pack.cubin")
 
 
@@ -52,7 +52,9 @@ def test_a_file_cut_short_gives_a_cubin_or_a_build_error(size):
 
 FIELDS = [(16, "H"), (18, "H"), (40, "Q"), (48, "I"), (60, "H"), (62, "H")]  # of the header
 TABLE = struct.unpack_from("<Q", WHOLE, 40)[0]
-FIELDS += [(TABLE + 64 * index + at, form) for index in range(8) for at, form in ((0, "I"), (4, "I"), (24, "Q"), (32, "Q"))]
+FIELDS += [
+    (TABLE + 64 * index + at, form) for index in range(8) for at, form in ((0, "I"), (4, "I"), (24, "Q"), (32, "Q"))
+]
 
 
 @given(st.lists(st.tuples(st.sampled_from(FIELDS), st.integers(0, 2**64 - 1)), min_size=1, max_size=3))

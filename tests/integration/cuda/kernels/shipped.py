@@ -17,8 +17,12 @@ RECORD = Path(__file__).with_name("cubins.json")
 
 def locks():
     """Profile → its lock, of those for a CUDA device, in order of their names."""
-    every = {path.name.split(".")[0]: json.loads(path.read_text()) for path in sorted(ROOT.glob("profiles/*.lock.json"))}
-    return {name: lock for name, lock in every.items() if "kernels/cuda" in {plugin["id"] for plugin in lock["plugins"]}}
+    every = {
+        path.name.split(".")[0]: json.loads(path.read_text()) for path in sorted(ROOT.glob("profiles/*.lock.json"))
+    }
+    return {
+        name: lock for name, lock in every.items() if "kernels/cuda" in {plugin["id"] for plugin in lock["plugins"]}
+    }
 
 
 def cubin_of(lock, folder):

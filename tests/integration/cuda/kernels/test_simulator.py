@@ -177,9 +177,9 @@ def test_a_write_beside_an_allocation(device, tmp_path, name, off, code):
     device.call("cuStreamSynchronize", device.stream, code=code)
 
 
-def test_a_read_far_before_an_allocation(device):
+def test_a_read_of_the_page_before_an_allocation(device):
     x, y = device.memory(SOME), device.memory(SOME)
-    device.queue("copy", ctypes.c_uint64(x.value - 8192), y)
+    device.queue("copy", ctypes.c_uint64(x.value - 4096), y)
     device.call("cuStreamSynchronize", device.stream, code=700)
 
 
