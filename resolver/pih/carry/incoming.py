@@ -58,7 +58,7 @@ def _bring(
     with store.workspace() as work:
         for name, size, stream in files:
             if name not in missing:
-                raise FetchError(f"{name} is not listed, or comes twice", where=str(path), fix=_FIX)
+                raise FetchError(f"{name!r} is not listed, or comes twice", where=str(path), fix=_FIX)
             sha256, wanted = missing.pop(name)
             listener(FetchStarted(words.get(name, name), size))
             try:

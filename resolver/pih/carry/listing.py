@@ -89,6 +89,9 @@ def from_json(text: bytes, where: str) -> Listing:
         raise FetchError(f"not the listing of a mirror: {problem}", where=where, fix=_FIX) from problem
     if found.schema != SCHEMA:
         raise FetchError(f"mirror schema {found.schema} is not {SCHEMA}", where=where, fix=_FIX)
+    for name in (item.name for item in found.artifacts):
+        if not name or not name.isprintable():
+            raise FetchError(f"{name!r} cannot be the name of an artifact", where=where, fix=_FIX)
     for path, (sha256, size) in found.files.items():
         wheel = path.removeprefix("wheels/")
         if not _DIGEST.match(sha256) or size < 0 or not (path.startswith("sha256/") or _WHEEL.match(wheel)):

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from pih.cli._terminal import printable
-from pih_runtime.errors import PihError, UsageError
+from pih_runtime.errors import LockError, PihError, SealError, UsageError
 
 OPTION = "--json-errors"
 
@@ -23,11 +23,18 @@ def wants_json(arguments: list[str]) -> bool:
 def show(error: PihError | click.ClickException, *, as_json: bool) -> None:
     """Write the failure to stderr; click's own words for a person's slip on the command line."""
     if as_json:
-        sys.stderr.write(json.dumps(described(error), ensure_ascii=False) + "\n")
+        sys.stderr.write(json.dumps(described(error)) + "\n")
     elif isinstance(error, click.ClickException):
         error.show()
     else:
-        sys.stderr.write("\n".join(map(printable, f"pih: error: {error}".split("\n"))) + "\n")
+        sys.stderr.write("\n".join(map(printable, f"pih: error: {_on_lines_of_its_own(error)}".split("\n"))) + "\n")
+
+
+def _on_lines_of_its_own(error: PihError) -> PihError:
+    """What comes from a bundle or lock begins no line; other failures say their causes line by line."""
+    if not isinstance(error, SealError | LockError):
+        return error
+    return PihError(printable(error.what), where=printable(error.where), fix=printable(error.fix))
 
 
 def described(error: PihError | click.ClickException) -> dict[str, Any]:

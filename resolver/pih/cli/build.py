@@ -12,7 +12,7 @@ import click
 from pih.build.progress import renderer
 from pih.build.store import Store
 from pih.bundle.copy import copied
-from pih.cli import _builders, _table, _workspace
+from pih.cli import _builders, _table, _terminal, _workspace
 from pih.inspect.bundle import components, contents, known
 from pih_runtime.errors import BuildError, UsageError
 
@@ -76,7 +76,7 @@ def command(
         }
         click.echo(json.dumps(data, indent=2))
         return
-    click.echo(_table.components(components(held, known(found.lock)), held))
+    _terminal.say(_table.components(components(held, known(found.lock)), held).split("\n"))
     port = found.lock.service.port
     click.echo(f"image    {held.digest}  ({len(result.ran)} steps ran now)")
     click.echo(f"layout   {layout}")

@@ -14,7 +14,7 @@ import click
 from pih import catalog as built_in
 from pih import profile, trust
 from pih.catalog import Catalog, Manifest
-from pih.cli import _workspace
+from pih.cli import _terminal, _workspace
 from pih.structure import nearest, unstructure
 from pih.trust import add as adding
 from pih.trust import content, find, keyring, keys, publish
@@ -55,7 +55,7 @@ def listing(profile_path: Path | None, as_json: bool) -> None:
     widths = [max(len(cell[column]) for cell in cells) for column in range(4)]
     for cell in cells:
         words = [text.ljust(width) for text, width in zip(cell[:4], widths, strict=True)]
-        click.echo("  ".join([*words, cell[4]]).rstrip())
+        _terminal.say(["  ".join([*words, cell[4]]).rstrip()])
 
 
 @command.command("show", epilog="Example: pih catalog show backend/cpu")
@@ -76,9 +76,9 @@ def show(plugin_id: str, profile_path: Path | None, as_json: bool) -> None:
         click.echo(json.dumps({"plugins": data, "refused": [attrs.asdict(item) for item in refused]}, indent=2))
         return
     for plugin in found:
-        click.echo(_described(plugin, known))
+        _terminal.say(_described(plugin, known).split("\n"))
     for item in refused:
-        click.echo(f"{item.id} {item.version}\n  refused  {item.why}\n  to fix   {item.fix}")
+        _terminal.say([f"{item.id} {item.version}", f"  refused  {item.why}", f"  to fix   {item.fix}"])
 
 
 @command.command("add", epilog="Example: pih catalog add ./vendor-catalog --fingerprint ed25519:0123…")
@@ -95,7 +95,7 @@ def add(path: Path, fingerprint: str | None, yes: bool, as_json: bool) -> None:
     if offered.before is not None:
         lines.append(f"its key takes the place of {offered.before.fingerprint}, which vouches for it")
     if not as_json:
-        click.echo("\n".join(lines))
+        _terminal.say(lines)
     if fingerprint is not None and fingerprint != offered.fingerprint:
         raise UsageError(
             f"it is signed by {offered.fingerprint}, not by {fingerprint}",
@@ -137,7 +137,7 @@ def believed(as_json: bool) -> None:
         click.echo(json.dumps(unstructure(known), indent=2))
         return
     for key in known.keys:
-        click.echo(f"{key.fingerprint}  {key.state:8}  {key.name}  {key.note}".rstrip())
+        _terminal.say([f"{key.fingerprint}  {key.state:8}  {key.name}  {key.note}".rstrip()])
 
 
 @command.command("revoke", epilog='Example: pih catalog revoke ed25519:0123… --reason "laptop stolen"')
@@ -168,7 +168,7 @@ def verify(path: Path, as_json: bool) -> None:
         click.echo(json.dumps(rows, indent=2))
         return
     for row in rows:
-        click.echo(f"{row['id']} {row['version']}  sha256 {row['sha256']}  signed by {row['trust']}")
+        _terminal.say([f"{row['id']} {row['version']}  sha256 {row['sha256']}  signed by {row['trust']}"])
 
 
 @command.command("sign", epilog="Example: pih catalog sign ./my-npu --key publisher.pem --output my-npu-1.0.tar")

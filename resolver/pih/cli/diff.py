@@ -59,14 +59,13 @@ def command(
     wanted = [kind.strip() for listed in kinds for kind in listed.split(",")]
     tripped = gates.tripped(found, growth, wanted)
     if form == "json":
-        click.echo(json.dumps(report.as_json(found, tripped), indent=2, ensure_ascii=False))
+        click.echo(json.dumps(report.as_json(found, tripped), indent=2))
     elif form == "markdown":
         click.echo(markdown.rendered(found, tripped), nl=False)
     else:
-        for line in _lines(report.lines(found)):
-            click.echo(_terminal.printable(line))
+        _terminal.say(_lines(report.lines(found)))
     for gate in tripped:
-        click.echo(_terminal.printable(f"pih diff: {gate.gate}: {gate.why}"), err=True)
+        _terminal.say([f"pih diff: {gate.gate}: {gate.why}"], err=True)
     if tripped:
         click.get_current_context().exit(GATE)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pih.build.progress import renderer
-from pih.cli import _workspace
+from pih.cli import _terminal, _workspace
 from pih.inspect.explain import Branch, as_json, explanation, tree
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def command(profile_path: Path, offline: bool, json_wanted: bool) -> None:
     elif sys.stdout.isatty():
         _show(tree(found))
     else:
-        click.echo("\n".join(_indented(tree(found), 0)))
+        _terminal.say(_indented(tree(found), 0))
 
 
 def _indented(branch: Branch, depth: int) -> Iterator[str]:

@@ -12,7 +12,7 @@ from pih.build.progress import renderer
 from pih.bundle import archive
 from pih.bundle import layout as layouts
 from pih.carry import export
-from pih.cli import _workspace
+from pih.cli import _terminal, _workspace
 from pih_runtime.errors import UsageError
 
 
@@ -39,10 +39,9 @@ def command(bundle: Path, output: Path, weights: Path | None, split: str, as_jso
         rows = {"files": [str(path) for path in found.files], "size": found.size, "digest": found.image}
         click.echo(json.dumps({"name": found.name, **rows, "header": f"sha256:{found.header}"}, indent=2))
         return
-    click.echo(f"image    {found.image}")
-    for path in found.files:
-        click.echo(f"file     {path}  {path.stat().st_size / 1e6:.1f} MB")
-    click.echo(f"install  sh {found.files[0].name} install --prefix /opt/pih")
+    files = [f"file     {path}  {path.stat().st_size / 1e6:.1f} MB" for path in found.files]
+    last = f"install  sh {found.files[0].name} install --prefix /opt/pih"
+    _terminal.say([f"image    {found.image}", *files, last])
 
 
 def _bytes(text: str) -> int:

@@ -48,9 +48,9 @@ def command(bundle: str | None, profile_path: Path | None, form: str | None, pag
     found = _bundle.held(bundle)
     if page is not None:
         replace(page, report.page(found))
-        click.echo(f"page     {page}", err=form is not None)
+        _terminal.say([f"page     {page}"], err=form is not None)
     if page is None or form is not None:
-        click.echo("\n".join(map(_terminal.printable, _FORMS[form or "overview"](found))))
+        _terminal.say(_FORMS[form or "overview"](found))
 
 
 def _json(held: Opened) -> Iterator[str]:

@@ -14,7 +14,7 @@ from pih import lock as locks
 from pih import pins, profile
 from pih.build import pin
 from pih.build.progress import renderer
-from pih.cli import _table, _workspace
+from pih.cli import _table, _terminal, _workspace
 from pih.lock import Lock
 from pih.structure import nearest
 from pih_runtime.errors import LockError, UsageError
@@ -64,7 +64,7 @@ def command(profile_path: Path, upgrade: str | None, offline: bool, as_json: boo
         return
     if found:
         head = ("what", "before", "after", "why")
-        click.echo("\n".join(_table.aligned([head, *(attrs.astuple(move) for move in found)])))
+        _terminal.say(_table.aligned([head, *(attrs.astuple(move) for move in found)]))
     click.echo(f"{path}: {'written' if after != before else 'unchanged'}")
 
 
@@ -91,7 +91,7 @@ def _before(path: Path) -> Lock | None:
     try:
         return locks.read(path)
     except LockError as problem:
-        click.echo(f"{problem.where}: {problem.what}; every version is chosen anew", err=True)
+        _terminal.say([f"{problem.where}: {problem.what}; every version is chosen anew"], err=True)
         return None
 
 

@@ -15,7 +15,7 @@ from pih.build import fetch
 from pih.build.progress import renderer
 from pih.carry import incoming, mirror, requirements
 from pih.carry.mirror import Locked
-from pih.cli import _workspace
+from pih.cli import _terminal, _workspace
 from pih_runtime.errors import UsageError
 
 _PATH = click.Path(path_type=Path)
@@ -86,9 +86,8 @@ def export(
         rows |= {"wheels": len(listing.wheels), "python": list(listing.python), "left_out": list(listing.left_out)}
         click.echo(json.dumps(rows, indent=2))
         return
-    click.echo(f"{len(listing.artifacts)} artifacts, {len(wheels)} wheels, {listing.size / 1e6:.1f} MB: {output}")
-    for words in listing.left_out:
-        click.echo(f"not carried: {words}")
+    first = f"{len(listing.artifacts)} artifacts, {len(wheels)} wheels, {listing.size / 1e6:.1f} MB: {output}"
+    _terminal.say([first, *(f"not carried: {words}" for words in listing.left_out)])
 
 
 @command.command("import", epilog="Example: pih mirror import /media/stick/mirror.tar")
@@ -103,6 +102,6 @@ def import_(path: Path, as_json: bool) -> None:
         rows = {"artifacts": len(found.listing.artifacts), "added": list(found.added), "locks": profiles}
         click.echo(json.dumps({**rows, "left_out": list(found.listing.left_out)}, indent=2))
         return
-    click.echo(f"{len(found.listing.artifacts)} artifacts are whole, {len(found.added)} of them are new in the store")
-    for item in found.listing.locks:
-        click.echo(f"build    pih build --offline with the lock of {item.profile}, sha256 {item.sha256}")
+    first = f"{len(found.listing.artifacts)} artifacts are whole, {len(found.added)} of them are new in the store"
+    locked = (f"{item.profile}, sha256 {item.sha256}" for item in found.listing.locks)
+    _terminal.say([first, *(f"build    pih build --offline with the lock of {words}" for words in locked)])

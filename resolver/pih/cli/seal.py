@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from pih.cli import _bundle, _workspace
+from pih.cli import _bundle, _terminal, _workspace
 from pih.seal import attach
 from pih.trust import keys
 
@@ -44,6 +44,5 @@ def command(bundle: str, output: Path, key_paths: tuple[Path, ...], as_json: boo
         }
         click.echo(json.dumps(facts, indent=2))
         return
-    click.echo(f"image    {found.image.layout.digest}")
-    click.echo(f"layout   {output}")
-    click.echo(f"signed   {', '.join(found.signers) or 'by nobody yet: pih seal --key FILE'}")
+    signed = ", ".join(found.signers) or "by nobody yet: pih seal --key FILE"
+    _terminal.say([f"image    {found.image.layout.digest}", f"layout   {output}", f"signed   {signed}"])

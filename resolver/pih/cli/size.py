@@ -61,8 +61,7 @@ def command(
     if as_json:
         click.echo(json.dumps(_json(image, rows), indent=2))
     else:
-        for line in _lines(image, rows):
-            click.echo(_terminal.printable(line))
+        _terminal.say(_lines(image, rows))
     if any(row.over for row in rows):
         click.get_current_context().exit(OVER)
 

@@ -11,7 +11,7 @@ import click
 
 from pih.build.progress import renderer
 from pih.bundle import archive, stored
-from pih.cli import _bundle, _workspace
+from pih.cli import _bundle, _terminal, _workspace
 from pih.inspect.opened import root_of
 from pih.seal import intact, unpacked, verify
 from pih.seal import policy as policies
@@ -70,7 +70,10 @@ def command(
         found = _under(found, seal_path)
     if wanted:
         found = verify.vouched(found, wanted, dt.datetime.now(dt.UTC))
-    click.echo(json.dumps(_as_json(found), indent=2) if as_json else "\n".join(_words(found)))
+    if as_json:
+        click.echo(json.dumps(_as_json(found), indent=2))
+    else:
+        _terminal.say(_words(found))
 
 
 def _read(bundle: str) -> Verified:

@@ -55,7 +55,7 @@ def command(
         click.echo(json.dumps({"name": name, "answers": [why.as_json(answer) for answer in found]}, indent=2))
         return
     lines = "\n\n".join(_text(answer) for answer in found).split("\n")
-    click.echo("\n".join(map(_terminal.printable, lines)))
+    _terminal.say(lines)
 
 
 def _asked(graph: Graph, name: str, where: str) -> tuple[Answer, ...]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # where nothing is signed, nothing waits for the library
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
+UNKNOWN = "an unknown key"
 STATEMENT = "https://in-toto.io/Statement/v1"
 
 
@@ -77,8 +78,14 @@ def signers(envelope: Envelope, public: Iterable[str]) -> tuple[str, ...]:
 
 
 def named(envelopes: Iterable[Envelope]) -> tuple[str, ...]:
-    """Ids of the keys that say they signed all of these: a hint, which anybody can write."""
-    ids = [{item.keyid for item in envelope.signatures} for envelope in envelopes]
+    """Ids of the keys that say they signed all of these: a hint, which anybody can write.
+
+    What has not the form of a fingerprint is `UNKNOWN`, whatever it says.
+    """
+    ids = [
+        {item.keyid if keys.is_fingerprint(item.keyid) else UNKNOWN for item in envelope.signatures}
+        for envelope in envelopes
+    ]
     return tuple(sorted(set.intersection(*ids))) if ids else ()
 
 

@@ -60,7 +60,7 @@ class Policy:
 class _Key:
     name: str
     public: str
-    expires: str = ""
+    expires: str | None = None
 
 
 @attrs.frozen
@@ -110,7 +110,7 @@ def load(path: Path) -> Policy:
         if any(public == other.public for other in made):
             raise refused((*place, "public"), "this key is here twice", "one key is one vote: take one of the two out")
         try:
-            expires = _moment(item.expires) if item.expires else None
+            expires = None if item.expires is None else _moment(item.expires)
         except ValueError as problem:
             raise refused((*place, "expires"), str(problem), "write a date, like 2027-01-01") from problem
         made.append(Key(item.name, public, expires))

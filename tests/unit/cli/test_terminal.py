@@ -5,8 +5,11 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from pih.cli import _errors, _terminal, inspect
+from pih.cli import _errors, _terminal, inspect, seal, verify
+from pih.seal import attach, dsse, referrers
+from pih.seal import verify as seals
 from pih_runtime.errors import SealError
+from tests.support import bundles
 from tests.unit.inspect.test_opened import LINE, TEXT, listing
 
 
@@ -40,3 +43,28 @@ def test_a_hostile_bundle_is_shown_and_does_nothing(tmp_path, form):
 def test_an_error_is_shown_as_safely(capsys):
     _errors.show(SealError("a\x1b[2Jb", where="\u202ec", fix="d\r"), as_json=False)
     assert capsys.readouterr().err == "pih: error: \\u202ec: a\\x1b[2Jb\n  to fix: d\\r\n"
+    _errors.show(SealError("a\npih: all is well"), as_json=False)
+    assert capsys.readouterr().err == "pih: error: a\\npih: all is well\n"
+    _errors.show(SealError("a\x9b\u202e"), as_json=True)
+    said = capsys.readouterr().err
+    assert said.isascii()
+    assert json.loads(said)["what"] == "a\x9b\u202e"
+
+
+def test_the_name_of_a_signer_is_what_anybody_wrote(tmp_path):
+    forged = "nobody\nvouched   by root (ed25519:0)\x1b[2J"
+    attach.seal(bundles.write(tmp_path / "work"), tmp_path / "sealed", [])
+    found = seals.whole(tmp_path / "sealed")
+    documents = dict(found.documents)
+    for kind in referrers.STATEMENTS.values():
+        envelope = dsse.parse(documents[kind])
+        documents[kind] = dsse.to_json(dsse.Envelope(envelope.payload, (dsse.Signature(forged, b"x"),)))
+    entry = json.loads((tmp_path / "sealed/index.json").read_bytes())["manifests"][0]
+    referrers.write(tmp_path / "sealed", entry, found.image.blob, documents)
+    sealed = str(tmp_path / "sealed")
+    for command, arguments in ((verify, [sealed]), (seal, [sealed, "-o", str(tmp_path / "x")]), (inspect, [sealed])):
+        run = CliRunner().invoke(command.command, arguments)
+        assert run.exit_code == 0
+        assert dsse.UNKNOWN in run.output
+        assert "vouched   by" not in run.output
+    assert dsse.named([dsse.parse(documents[kind]) for kind in referrers.STATEMENTS.values()]) == (dsse.UNKNOWN,)

@@ -101,3 +101,8 @@ def test_a_policy_is_read_whole_or_not_at_all(tmp_path):
     path.write_text("threshold = 1\n" + "#" * (1 << 20))
     with pytest.raises(UsageError, match="bytes are too many"):
         policy.load(path)
+
+
+def test_an_empty_date_is_not_never(made, write):
+    with pytest.raises(UsageError, match="expires"):
+        policy.load(write("threshold = 1\n" + key(made, "a", 'expires = ""')))
