@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pih_runtime.errors import BuildError
-from pih_steps import layer, oci, source, tar
+from pih_steps import devices, layer, oci, source, tar
 from pih_steps.spec import Spec, param
 
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -178,10 +178,11 @@ def tag(name: str, lock: dict[str, Any]) -> str:
 
 def settings(name: str, lock: dict[str, Any]) -> dict[str, Any]:
     """What a container of the image is started with."""
+    asked = [device for plugin in lock["plugins"] for device in plugin["permissions"]["devices"]]
     return {
         "Entrypoint": ["/usr/bin/pih-worker"],
         "User": USER,
-        "Env": list(ENVIRONMENT),
+        "Env": [*ENVIRONMENT, *devices.environment(asked)],
         "WorkingDir": "/",
         "ExposedPorts": {f"{lock['service']['port']}/tcp": {}},
         "StopSignal": "SIGTERM",

@@ -43,16 +43,17 @@ def compiler(folder):
     return folder
 
 
-def compiled(folder, name, text, *includes, flags=()):
-    """A shared library of one translation unit, by the digest of all that it is made from."""
-    held = hashlib.sha256(text.encode())
+def compiled(folder, name, texts, *includes, flags=()):
+    """A shared library of these translation units, by the digest of all that it is made from."""
+    held = hashlib.sha256("".join(texts).encode())
     for path in sorted(path for tree in (SIMULATOR, *includes) for path in tree.rglob("*") if path.is_file()):
         held.update(path.read_bytes())
     made = folder / f"{name}-{held.hexdigest()[:16]}.so"
     if not made.exists():
         home = compiler(folder / "zig")
-        source = folder / f"{made.stem}.cpp"
-        source.write_text(text)
+        sources = [folder / f"{made.stem}-{number}.cpp" for number in range(len(texts))]
+        for source, text in zip(sources, texts, strict=True):
+            source.write_text(text)
         paths = [f"-I{path}" for path in (SIMULATOR / "include", *includes)]
         environment = {
             "ZIG_GLOBAL_CACHE_DIR": str(home / "cache"),
@@ -60,7 +61,7 @@ def compiled(folder, name, text, *includes, flags=()):
             "HOME": "/",
         }
         done = subprocess.run(
-            [home / "ziglang/zig", "cc", *FLAGS, *flags, *paths, source, "-o", made],
+            [home / "ziglang/zig", "cc", *FLAGS, *flags, *paths, *sources, "-o", made],
             env=environment, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
@@ -69,15 +70,18 @@ def compiled(folder, name, text, *includes, flags=()):
 
 def module(folder, text, sources=SOURCES):
     """A kernel pack's translation unit, compiled for the CPU."""
-    return compiled(folder, "module", f"{text}#include <simgpu_module.cuh>\n", sources)
+    return compiled(folder, "module", [_module(text)], sources)
 
 
-def driver(folder):
-    """The folder with libcuda.so.1 in it."""
-    made = compiled(
-        folder, "libcuda", (SIMULATOR / "libcuda.cpp").read_text(), SIMULATOR, flags=["-Wl,-soname,libcuda.so.1"]
-    )
-    home = folder / "driver"
+def _module(text):
+    return f"{text}#include <simgpu_module.cuh>\n"
+
+
+def driver(folder, text=""):
+    """The folder with libcuda.so.1 in it; with a pack's translation unit, one that needs no folder of modules."""
+    units = [(SIMULATOR / "libcuda.cpp").read_text(), *([_module(text)] if text else [])]
+    made = compiled(folder, "libcuda", units, SIMULATOR, SOURCES, flags=["-Wl,-soname,libcuda.so.1"])
+    home = folder / ("whole-driver" if text else "driver")
     home.mkdir(exist_ok=True)
     link = home / "libcuda.so.1"
     if not link.exists():

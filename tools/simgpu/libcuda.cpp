@@ -8,7 +8,7 @@
 // Set by PIH_SIMGPU, of the form `name=value;name=value`:
 //   devices   sm_89:24000000000,sm_90:80000000000    each device's compute capability and bytes (default sm_89:24 GB)
 //   driver    13000                                  the CUDA version that the driver says it serves
-//   modules   /folder                                where compiled cubins lie
+//   modules   /folder                                where compiled cubins lie; without it, this library holds the one
 //   seed      1                                      of the order in which warps run
 //   fail      cuMemAlloc_v2:3=2,cuLaunchKernel:9=719 the n-th call of a function gives this error; 214 and 7xx stay for good
 //   log       /file                                  what was not given back when a context ends, and errors of kernels
@@ -295,7 +295,7 @@ API cuGetErrorString(int code, const char** text) {
 
 API cuInit(unsigned) {
   if (!state.ready) {
-    snprintf(state.modules, sizeof state.modules, "%s", setting("modules", "."));
+    snprintf(state.modules, sizeof state.modules, "%s", setting("modules", ""));
     snprintf(state.log, sizeof state.log, "%s", setting("log", ""));
     snprintf(state.fail, sizeof state.fail, "%s", setting("fail", ""));
     state.driver = atoi(setting("driver", "13000"));
@@ -461,7 +461,9 @@ API cuModuleLoadData(void** module, const void* image) {
   if (static_cast<int>(flags >> 8 & 255) != device.major * 10 + device.minor) return NO_BINARY;
   char digest[65], path[1200];
   sha256_hex(bytes, size, digest);
-  snprintf(path, sizeof path, "%s/%s.so", state.modules, digest);
+  Dl_info self;
+  if (state.modules[0]) snprintf(path, sizeof path, "%s/%s.so", state.modules, digest);
+  else if (dladdr(&state, &self)) snprintf(path, sizeof path, "%s", self.dli_fname);
   void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!library) return say("simgpu: no module %s: %s\n", path, dlerror()), INVALID_IMAGE;
   ++state.live_modules;

@@ -55,12 +55,15 @@ def unpack(debs: Sequence[Artifact], store: Store, listener: Listener = silent) 
         return made.publish(store, entry, "python", identity, name=_NAME, listener=listener, facts={}).path
 
 
-def command(root: Path) -> list[str]:
-    """How to start the interpreter: isolated from the user's Python settings, writing no bytecode."""
+def command(root: Path, folders: Sequence[str] = ()) -> list[str]:
+    """How to start the interpreter: isolated from the user's Python settings, writing no bytecode.
+
+    folders: of the host, for libraries that the root has not.
+    """
     loader = _one(root, "lib64/ld-linux-*.so.2", "lib/ld-linux-*.so.1")
     python = _one(root, "usr/bin/python3.[0-9]*")
     libraries = [str(folder) for pattern in ("usr/lib/*-linux-gnu", "lib/*-linux-gnu") for folder in root.glob(pattern)]
-    return [str(loader), "--library-path", ":".join(libraries), str(python), "-I", "-B", "-X", "utf8"]
+    return [str(loader), "--library-path", ":".join([*libraries, *folders]), str(python), "-I", "-B", "-X", "utf8"]
 
 
 def environment(scratch: Path) -> Mapping[str, str]:

@@ -47,6 +47,7 @@ def command(
     """The engine's command line for one container that is removed when it ends. grants: what it reaches of the host."""
     arguments = [engine, "run", "--rm", "--name", name, *_LOCKED]
     arguments += [word for path in grants.devices for word in ("--device", path)]
+    arguments += [word for family in grants.families for word in ("--device", f"{family}=all")]
     arguments += [word for path in grants.paths for word in ("--volume", f"{path}:{path}:ro")]
     # Without a value the engine's client takes that of its own environment.
     arguments += [word for name in grants.environment for word in ("--env", name)]

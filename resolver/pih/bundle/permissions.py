@@ -15,6 +15,7 @@ from pih.bundle import layout
 from pih.bundle.layout import Layout
 from pih.catalog import variable_problem
 from pih_runtime.errors import SealError, WorkerError
+from pih_steps.devices import FAMILIES
 
 LOCK_FILE = "pih/lock.json"
 # Every sandbox has these of its own; the bundle's own files need no permission.
@@ -26,13 +27,15 @@ _PATH = re.compile(r"(/[A-Za-z0-9._*+@-]+)+")
 class Grants:
     """listen: whether a plugin may take a port. devices: nodes of this host. paths: of this host, to be read only.
 
-    environment: variables of this process that are passed on; those that are not set are not among them.
+    families: of devices, by the names that engines know. environment: variables of this process that are passed on;
+    those that are not set are not among them.
     """
 
     listen: bool
     devices: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
     environment: tuple[str, ...] = ()
+    families: tuple[str, ...] = ()
 
     def variables(self) -> dict[str, str]:
         """Those that are passed on, with their values here."""
@@ -60,7 +63,14 @@ def of_image(image: Layout) -> Grants:
                 where=where,
                 fix="leave the plugin out, or have its author ask for less",
             )
-    return Grants(listen, devices, paths, environment)
+    return Grants(
+        listen, devices, paths, environment, families_of(name for _, item in asked for name in item["devices"])
+    )
+
+
+def families_of(devices: Iterable[str]) -> tuple[str, ...]:
+    """Those of a lock's devices that are families."""
+    return tuple(sorted(set(devices) & FAMILIES.keys()))
 
 
 def _found(asked: Iterable[tuple[str, dict[str, Any]]], what: str, where: str) -> tuple[str, ...]:
@@ -68,7 +78,7 @@ def _found(asked: Iterable[tuple[str, dict[str, Any]]], what: str, where: str) -
     found: set[str] = set()
     for plugin, permissions in asked:
         for pattern in permissions[what]:
-            if given(pattern):
+            if given(pattern) or (what == "devices" and pattern in FAMILIES):
                 continue
             check(plugin, pattern, where)
             matches = sorted(str(path) for path in Path("/").glob(pattern[1:]))

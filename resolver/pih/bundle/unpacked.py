@@ -14,7 +14,8 @@ from pathlib import Path
 
 from pih.build import interpreter, progress
 from pih.build.store import Store
-from pih.bundle import run
+from pih.bundle import driver, run
+from pih.bundle.driver import Driver
 from pih.bundle.layout import Layout
 from pih.bundle.permissions import Grants
 from pih.bundle.unpack import read_again, unpack
@@ -28,14 +29,17 @@ def started(image: Layout, store: Store, listen: run.Listen, weights: Path | Non
     """The image's worker while the block runs. weights: the file where they are delivered apart."""
     run.check_host(image)
     grants = run.granted(image, listen)
+    given = driver.of_host(grants.families)
     with progress.lines(sys.stderr) as listener:
         root = unpack(image, store, listener)
         reason = bwrap_trouble()
         if reason:
             sys.stderr.write(f"pih: without a sandbox: {reason}\n")
-        with _root_with(root, store, weights) if reason else _root_to_mount_on(root, store, grants) as own:
+        with _root_with(root, store, weights) if reason else _root_to_mount_on(root, store, grants, given) as own:
             worker = (
-                _directly(image, own, listen, grants) if reason else _under_bwrap(image, own, listen, weights, grants)
+                _directly(image, own, listen, grants, given)
+                if reason
+                else _under_bwrap(image, own, listen, weights, grants, given)
             )
             try:
                 yield worker
@@ -57,18 +61,21 @@ def bwrap_trouble() -> str:
     return f"bwrap does not work on this host ({said[-1] if said else f'exit code {tried.returncode}'})"
 
 
-def bound(grants: Grants) -> list[str]:
+def bound(grants: Grants, given: Driver) -> list[str]:
     """Bwrap's arguments for what the lock lets the worker reach."""
-    devices = [word for path in grants.devices for word in ("--dev-bind", path, path)]
-    return devices + [word for path in grants.paths for word in ("--ro-bind", path, path)]
+    devices = [word for path in (*grants.devices, *given.nodes) for word in ("--dev-bind", path, path)]
+    files = [*((path, path) for path in grants.paths), *((str(path), place) for path, place in given.libraries)]
+    return devices + [word for path, place in files for word in ("--ro-bind", path, place)]
 
 
-def _under_bwrap(image: Layout, root: Path, listen: run.Listen, weights: Path | None, grants: Grants) -> run.Running:
+def _under_bwrap(
+    image: Layout, root: Path, listen: run.Listen, weights: Path | None, grants: Grants, given: Driver
+) -> run.Running:
     reader, writer = os.pipe()
     command = ["bwrap", "--unshare-all", "--die-with-parent", "--as-pid-1", "--info-fd", str(writer)]
     command += ["--uid", _USER, "--gid", _USER, "--cap-drop", "ALL", "--hostname", "pih"]
     command += ["--ro-bind", str(root), "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]  # noqa: S108 - inside
-    command += bound(grants)
+    command += bound(grants, given)
     if weights is not None:
         command += ["--tmpfs", str(Path(run.WEIGHTS_FILE).parent)]
     command += [word for path, place in run.mounts(weights) for word in ("--ro-bind", str(path), place)]
@@ -108,19 +115,20 @@ def _terminate(worker: int | None) -> None:
             return
 
 
-def _directly(image: Layout, root: Path, listen: run.Listen, grants: Grants) -> run.Running:
+def _directly(image: Layout, root: Path, listen: run.Listen, grants: Grants, given: Driver) -> run.Running:
     """The bundle's own Python on the bundle's own C library; the host's files are in sight."""
     program = root / run.arguments_of(image)[0].lstrip("/")
-    command = [*interpreter.command(root), str(program), "--listen", listen.address]
+    command = [*interpreter.command(root, given.folders), str(program), "--listen", listen.address]
     process, log = run.spawn(command, listen, run.environment_of(image) | grants.variables())
     terminate = run.signal_process(process, signal.SIGTERM)
     return run.Running(listen.address, process, log, terminate, process.kill)
 
 
 @contextmanager
-def _root_to_mount_on(root: Path, store: Store, grants: Grants) -> Iterator[Path]:
+def _root_to_mount_on(root: Path, store: Store, grants: Grants, given: Driver) -> Iterator[Path]:
     """The root with a place for each granted path: where it has none, a tree of hard links that has."""
-    missing = [path for path in grants.paths if not (root / path.lstrip("/")).exists()]
+    places = [*grants.paths, *(place for _, place in given.libraries)]
+    missing = [path for path in places if not (root / path.lstrip("/")).exists()]
     if not missing:
         yield root
         return

@@ -23,6 +23,7 @@ from pih.carry import header
 from pih.carry.image import DIGESTS_PATH, WEIGHTS_PATH, Described, Plain, describe
 from pih.carry.parts import Part, Parts, writing
 from pih_runtime.errors import SealError, UsageError
+from pih_steps import devices
 
 _CHUNK = 1 << 20
 _BLOCK = 512
@@ -233,6 +234,9 @@ def _constants(
         "ENVIRONMENT": "\n".join(found.environment),
         "DEVICES": " ".join(found.devices),
         "PATHS": " ".join(found.paths),
+        "NODES": " ".join(found.nodes),
+        "DRIVERS": " ".join(found.drivers),
+        "DRIVER_FOLDER": devices.FOLDER,
         "VARIABLES": " ".join(found.variables),
         "MAY_LISTEN": "yes" if found.listen else "no",
         "PAYLOAD_SIZE": sum(part.size for part in parts),

@@ -17,6 +17,7 @@ from pih.bundle.layout import Layer, Layout
 from pih.lock import Lock
 from pih_runtime.errors import SealError
 from pih_runtime.isa import ISA_FLAGS
+from pih_steps.devices import FAMILIES
 
 WEIGHTS_PATH, DIGESTS_PATH = run.WEIGHTS_FILE.lstrip("/"), run.DIGESTS_FILE.lstrip("/")
 _BLOCK = 4096  # of the disk that a file is unpacked to
@@ -60,7 +61,18 @@ class Described:
     variables: tuple[str, ...]
     devices: tuple[str, ...]
     paths: tuple[str, ...]
+    families: tuple[str, ...]
     listen: bool
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Patterns of the families' devices, of which a host has some."""
+        return tuple(node for name in self.families for node in FAMILIES[name].nodes)
+
+    @property
+    def drivers(self) -> tuple[str, ...]:
+        """Libraries of the families' drivers."""
+        return tuple(library for name in self.families for library in FAMILIES[name].libraries)
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -89,6 +101,7 @@ def describe(image: Layout) -> Described:
     where = f"{image.path}: /{permissions.LOCK_FILE}"
     lock = locks.from_json(layouts.member(image, permissions.LOCK_FILE), where)
     asked = [plugin.permissions for plugin in lock.plugins]
+    families = permissions.families_of(name for item in asked for name in item.devices)
     return Described(
         layout=image,
         lock=lock,
@@ -102,8 +115,9 @@ def describe(image: Layout) -> Described:
         entry=_entry(image, files),
         environment=_environment(image),
         variables=_variables(lock, image, where),
-        devices=_patterns(lock, where, [pattern for item in asked for pattern in item.devices]),
+        devices=_patterns(lock, where, [name for item in asked for name in item.devices if name not in families]),
         paths=_uncovered(_patterns(lock, where, [pattern for item in asked for pattern in item.paths]), files, where),
+        families=families,
         listen=any(item.network == "listen" for item in asked),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,9 @@ from pathlib import Path
 
 import attrs
 
+from pih.bundle import driver
 from pih_runtime.isa import ISA_FLAGS, cpu_flags
+from pih_steps.devices import FAMILIES
 
 
 @attrs.frozen
@@ -98,14 +101,28 @@ def _isa() -> Check:
 
 
 def _gpu() -> Check:
-    nodes = sorted(str(path) for path in Path("/dev").glob("nvidia[0-9]*"))
+    """What is in sight; whether it works is for the driver to say, when a worker asks it."""
+    devices = sorted(str(path) for path in Path("/dev").glob("nvidia[0-9]*"))
+    (name,) = FAMILIES["nvidia.com/gpu"].libraries
+    library = driver.library(name)
+    parts = [", ".join(devices) or "no device", f"driver {_driver_version() or 'none'}", f"{name} {library or 'none'}"]
     return Check(
         "NVIDIA GPU",
-        ok=bool(nodes),
-        found=", ".join(nodes) or "no /dev/nvidia*",
-        needed_for="running a CUDA bundle",
-        fix="a GPU with its driver",
+        ok=bool(devices and library),
+        found="; ".join(parts) if devices or library else "none",
+        needed_for="running a CUDA bundle (building one needs no GPU)",
+        fix="a GPU with its driver; in a container, --device nvidia.com/gpu=all or --gpus all",
     )
+
+
+def _driver_version() -> str:
+    """As the kernel module tells it: 'NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  …'."""
+    try:
+        text = Path("/proc/driver/nvidia/version").read_text()
+    except OSError:
+        return ""
+    found = re.search(r"Kernel Module.*?\s([0-9]+(?:\.[0-9]+)+)\s", text)
+    return found[1] if found else ""
 
 
 def survey() -> list[Check]:

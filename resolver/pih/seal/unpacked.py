@@ -22,7 +22,7 @@ from pih.seal import agreement, intact
 from pih.seal.agreement import FIX, LIST
 from pih.seal.intact import Image, Read
 from pih_runtime.errors import BuildError, SealError
-from pih_steps import base, tar
+from pih_steps import base, devices, tar
 
 # The lowest first; the last one is there where the weights are embedded.
 _LAYERS = ("base", "wheels", "app", "deployment", "weights")
@@ -79,7 +79,8 @@ def _is_the_hosts(path: str, size: int, lock: Lock) -> bool:
     """Weights delivered apart, or an empty place to mount on what a plugin may read of the host."""
     if path in _APART:
         return lock.weights.delivery == "separate"
-    granted = (pattern for plugin in lock.plugins for pattern in plugin.permissions.paths)
+    granted = [pattern for plugin in lock.plugins for pattern in plugin.permissions.paths]
+    granted += devices.places(name for plugin in lock.plugins for name in plugin.permissions.devices)
     return size == 0 and any(_matches(pattern, path) for pattern in granted if not permissions.given(pattern))
 
 

@@ -22,6 +22,7 @@ from pih.catalog import Manifest
 from pih.structure import show
 from pih_runtime.errors import PihError, ResolutionError
 from pih_steps import tar
+from pih_steps.devices import FAMILIES
 
 MANIFEST = "plugin.toml"
 PINS = "pins.json"  # wheels of its own, as plugins/pins.json lists those of PIH
@@ -136,12 +137,14 @@ def _check_whole(manifest: Manifest, files: Mapping[str, bytes], where: str) -> 
                 where=where,
                 fix="rename the package, e.g. pih_" + manifest.id.replace("/", "_").replace("-", "_"),
             )
-    for path in (*manifest.permissions.devices, *manifest.permissions.paths):
+    devices = (name for name in manifest.permissions.devices if name not in FAMILIES)
+    for path in (*devices, *manifest.permissions.paths):
         if not _HOST_PATH.fullmatch(path) or posixpath.normpath(path) != path:
             raise ResolutionError(
                 f"{manifest.id} asks for {show(path)} of the host, which is no path",
                 where=where,
-                fix='write whole paths, with * where the name varies, e.g. "/dev/npu*"',
+                fix='write whole paths, with * where the name varies, e.g. "/dev/npu*", or a family of devices: '
+                + ", ".join(FAMILIES),
             )
     if manifest.kind == "kernels" and not any(path.startswith(f"{KERNELS}/") for path in files):
         raise ResolutionError(f"{manifest.id} has no kernels", where=where, fix=f"put its sources in {KERNELS}/")

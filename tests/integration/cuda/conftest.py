@@ -99,15 +99,16 @@ def root(image):
 
 @pytest.fixture(scope="session")
 def gpu(deployment, root, tmp_path_factory):
-    """driver: the folder of libcuda.so.1; modules: that with the image's cubin for it."""
+    """driver: the folder of libcuda.so.1; modules: that with the image's cubin for it. whole: of one that has both."""
     folder = tmp_path_factory.mktemp("simgpu")
     lock = json.loads((deployment / "tiny-cuda.lock.json").read_bytes())
     bindings = next(step for step in lock["build"]["steps"] if step["id"] == "kernels")["params"]["bindings"]
+    text = cubin.source(bindings)
     digest = hashlib.sha256((root / "pih/kernels/pack.cubin").read_bytes()).hexdigest()
     modules = folder / "modules"
     modules.mkdir()
-    (modules / f"{digest}.so").symlink_to(simgpu.module(folder, cubin.source(bindings)))
-    return SimpleNamespace(driver=simgpu.driver(folder), modules=modules)
+    (modules / f"{digest}.so").symlink_to(simgpu.module(folder, text))
+    return SimpleNamespace(driver=simgpu.driver(folder), modules=modules, whole=simgpu.driver(folder, text))
 
 
 @pytest.fixture

@@ -1,11 +1,14 @@
 """What a lock grants becomes the sandbox's arguments, and nothing else does."""
 
 import json
+import os
+from pathlib import Path
 
 import attrs
 import pytest
 
-from pih.bundle import engine, layout, permissions, run, unpacked
+from pih.bundle import driver, engine, layout, permissions, run, unpacked
+from pih.bundle.driver import Driver
 from pih.bundle.permissions import Grants
 from pih_runtime.errors import SealError, WorkerError
 from tests.unit.bundle import layouts
@@ -76,6 +79,41 @@ def test_what_the_image_sets_is_not_the_host_s_to_say(tmp_path, monkeypatch):
         run.granted(made, run.Private(tmp_path))
 
 
+def test_a_family_of_devices_is_an_engines_to_bring(tmp_path):
+    grants = permissions.of_image(image(tmp_path, asking(devices=["nvidia.com/gpu", "/dev/null"])))
+    assert grants == Grants(listen=False, devices=("/dev/null",), families=("nvidia.com/gpu",))
+    for program in engine.ENGINES:
+        arguments = engine.command(program, "n", "image", run.Public("127.0.0.1", 1), None, grants)
+        assert "--device /dev/null --device nvidia.com/gpu=all" in " ".join(arguments)
+
+
+def test_a_family_that_nobody_knows_is_no_path(tmp_path):
+    with pytest.raises(SealError, match=r"asks for 'acme\.com/npu', which is no path"):
+        permissions.of_image(image(tmp_path, asking(devices=["acme.com/npu"])))
+
+
+def test_a_driver_is_what_the_hosts_loader_finds(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    lines = [
+        "2 libs found in cache `/etc/ld.so.cache'",
+        "\tlibcuda.so.1 (libc6) => /usr/lib32/libcuda.so.1",
+        "\tlibcuda.so.12 (libc6,x86-64) => /elsewhere/libcuda.so.12",
+        "\tlibcuda.so.1 (libc6,x86-64) => /usr/lib/x86_64-linux-gnu/libcuda.so.1",
+        "\tlibcuda.so.1 (libc6,AArch64) => /usr/lib/aarch64-linux-gnu/libcuda.so.1",
+    ]
+    program = tmp_path / "ldconfig"
+    program.write_text("#!/bin/sh\n[ \"$*\" = -p ] && cat <<'END'\n" + "\n".join(lines) + "\nEND\n")
+    program.chmod(0o755)
+    found = driver.of_host(["nvidia.com/gpu"])
+    ((path, place),) = found.libraries
+    assert path == Path(f"/usr/lib/{os.uname().machine}-linux-gnu/libcuda.so.1")
+    assert place == "/usr/local/nvidia/lib64/libcuda.so.1"
+    assert found.folders == (str(path.parent),)
+    program.write_text("#!/bin/sh\n")
+    with pytest.raises(WorkerError, match=r"runs on nvidia\.com/gpu, and this host has no libcuda\.so\.1"):
+        driver.of_host(["nvidia.com/gpu"])
+
+
 def test_a_lock_that_is_none(tmp_path):
     top = layouts.tar([("pih/bundle.json", b"{}"), ("pih/lock.json", b"{}")])
     with pytest.raises(SealError, match="not a lock"):
@@ -91,8 +129,11 @@ def test_no_port_without_a_plugin_that_may_listen(tmp_path):
 
 def test_they_become_arguments():
     grants = Grants(listen=True, devices=("/dev/npu0",), paths=("/usr/lib/libnpu.so.1",), environment=("NPU_LOG",))
-    assert unpacked.bound(grants) == [
-        "--dev-bind", "/dev/npu0", "/dev/npu0", "--ro-bind", "/usr/lib/libnpu.so.1", "/usr/lib/libnpu.so.1"
+    given = Driver(("/dev/nvidia0",), ((Path("/usr/lib/libcuda.so.1"), "/inner/libcuda.so.1"),))
+    assert unpacked.bound(grants, given) == [
+        "--dev-bind", "/dev/npu0", "/dev/npu0", "--dev-bind", "/dev/nvidia0", "/dev/nvidia0",
+        "--ro-bind", "/usr/lib/libnpu.so.1", "/usr/lib/libnpu.so.1",
+        "--ro-bind", "/usr/lib/libcuda.so.1", "/inner/libcuda.so.1",
     ]  # fmt: skip
     text = " ".join(engine.command("podman", "n", "image", run.Public("127.0.0.1", 1), None, grants))
     assert (

@@ -18,9 +18,9 @@ LOCK = {
     "pih": "0.1.0",
     "service": {"port": 9000},
     "plugins": [
-        {"id": "model/llama", "provides": {"model.decoder": "1.0"}},
-        {"id": "model/text", "provides": {"model.text": "1.0"}},
-        {"id": "kernels/cpu", "provides": {"kernels.pack": "1.0"}},
+        {"id": "model/llama", "permissions": {"devices": []}, "provides": {"model.decoder": "1.0"}},
+        {"id": "model/text", "permissions": {"devices": []}, "provides": {"model.text": "1.0"}},
+        {"id": "kernels/cpu", "permissions": {"devices": []}, "provides": {"kernels.pack": "1.0"}},
     ],
 }
 

@@ -48,11 +48,11 @@ ProtectKernelModules=yes
 ProtectKernelTunables=yes
 PrivateTmp=yes
 UNIT_END
-    if [ -z "$DEVICES" ]; then
+    if [ -z "$DEVICES$NODES" ]; then
         echo PrivateDevices=yes
     else
         echo DevicePolicy=closed
-        for device in $(granted $DEVICES); do echo "DeviceAllow=$device rw"; done
+        for device in $(granted $DEVICES) $(present $NODES); do echo "DeviceAllow=$device rw"; done
     fi
     printf '\n[Install]\nWantedBy=multi-user.target\n'
 }

@@ -1,5 +1,6 @@
 # Starting the worker: under bwrap where that works, else by the bundle's own ld.so. Its lock says what of the host it may
-# reach: DEVICES and PATHS are patterns of plain letters, each with one match at least.
+# reach: DEVICES and PATHS are patterns of plain letters, each with one match at least; NODES may have none, the driver says
+# why; DRIVERS are its libraries, which the host's loader finds.
 
 # granted: their matches
 granted() {
@@ -13,9 +14,30 @@ granted() {
     done
 }
 
+# present: the matches that there are
+present() {
+    for match in "$@"; do [ ! -e "$match" ] || echo "$match"; done
+}
+
+# driver NAME: where the host has a library for this processor
+driver() {
+    PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null |
+        sed -n "s/^[[:space:]]*$1 (libc6,\(x86-64\|AArch64\)[^)]*) => //p" | head -n 1
+}
+
+# drivers: file of the host and name, a line each
+drivers() {
+    for name in $DRIVERS; do
+        path=$(driver "$name")
+        [ -n "$path" ] || die $HOST "the bundle needs $name, which this host has not" "install the device's driver"
+        echo "$path $name"
+    done
+}
+
 # mount_points ROOT: a sandbox with a read-only root cannot make them
 mount_points() {
     mkdir -p "$1/dev" "$1/proc" "$1/tmp" "$1/${WEIGHTS_PATH%/*}"
+    for name in $DRIVERS; do mkdir -p "$1$DRIVER_FOLDER" && : >"$1$DRIVER_FOLDER/$name"; done
     for pattern in $PATHS; do
         for match in $pattern; do
             if [ -d "$match" ]; then
@@ -56,8 +78,14 @@ under_bwrap() {
     # a pattern is split and filled in on purpose, here and below
     devices=$(granted $DEVICES) || exit
     paths=$(granted $PATHS) || exit
-    for path in $devices; do set -- --dev-bind "$path" "$path" "$@"; done
+    libraries=$(drivers) || exit
+    for path in $devices $(present $NODES); do set -- --dev-bind "$path" "$path" "$@"; done
     for path in $paths; do set -- --ro-bind "$path" "$path" "$@"; done
+    while read -r path name; do
+        [ -z "$name" ] || set -- --ro-bind "$path" "$DRIVER_FOLDER/$name" "$@"
+    done <<LIBRARIES_END
+$libraries
+LIBRARIES_END
     info=$(mktemp "${TMPDIR:-/tmp}/pih-XXXXXX")
     while read -r setting; do
         set -- --setenv "${setting%%=*}" "${setting#*=}" "$@"
@@ -87,8 +115,14 @@ directly() {
     root=$1
     shift
     granted $DEVICES $PATHS >/dev/null
+    found=$(drivers) || exit
     libraries=
     for folder in $LIBRARIES; do libraries=$libraries${libraries:+:}$root/$folder; done
+    while read -r path name; do
+        [ -z "$name" ] || libraries=$libraries:${path%/*}
+    done <<LIBRARIES_END
+$found
+LIBRARIES_END
     set -- "$root/$LOADER" --library-path "$libraries" "$root/$PYTHON" -I -B -X utf8 "$root/$ENTRY" "$@"
     while read -r setting; do
         set -- "$setting" "$@"
