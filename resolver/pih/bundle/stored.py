@@ -29,6 +29,7 @@ _ENGINE_OF = {"containers-storage": "podman", "docker-daemon": "docker"}
 _NAME = re.compile(r"[A-Za-z0-9@\[][^\s\0]*")
 _ID = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
 _MEMBERS = (layouts.BUNDLE_FILE, "pih/lock.json")
+_CODE = ("pih/kernels/pack.cubin", "pih/kernels/pack.json", "pih/plan.json")  # where there is code for a device
 _WHAT = "what was read of an image"
 
 Run = Callable[..., str]
@@ -228,7 +229,8 @@ def _write(copy: layouts.Layout, manifest: str, output: Path) -> None:
     _blob(output, layouts.blob_path(copy.path, copy.config_digest).read_bytes())
     _entitle(output, manifest.encode() or layouts.blob_path(copy.path, copy.digest).read_bytes())
     (output / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
-    for name in _MEMBERS:
+    listed = {str(line.get("path")) for line in layouts.bundle_file(copy).get("files", ()) if isinstance(line, dict)}
+    for name in (*_MEMBERS, *(_CODE if f"/{_CODE[0]}" in listed else ())):
         place = output / "described" / name.rpartition("/")[2]
         place.parent.mkdir(exist_ok=True)
         place.write_bytes(layouts.member(copy, name))

@@ -12,6 +12,7 @@ from pih import licences
 from pih.cli import _builders, _bundle, _table, _terminal, _workspace
 from pih.inspect import overview, report, tree
 from pih.inspect.bundle import Contents, checkpoint, components, known, origin
+from pih.inspect.device_code import DeviceCode
 from pih.inspect.explain import served
 from pih.inspect.opened import Opened
 from pih.inspect.overview import Reasoned
@@ -66,6 +67,8 @@ def _overview(held: Opened) -> Iterator[str]:
     yield from _table.aligned([fact for fact in _facts(held) if fact[1]])
     yield from ("", "plugins", *_indented(_plugins(overview.plugins(lock))))
     yield from ("", f"ops: {lock.plan.calls} calls", *_indented(_ops(lock)))
+    if held.code:
+        yield from ("", *_code(held.code))
     yield from ("", "layers", *_indented(_layers(contents)), "")
     rows = components(contents, known(lock), licences.of_components(lock))
     yield from _table.components(rows, contents).split("\n")
@@ -118,6 +121,20 @@ def _ops(lock: Lock) -> list[str]:
         for first, variant in zip((True, *[False] * len(op.variants)), op.variants, strict=False)
     ]
     return _table.aligned([("op", "kernels", "formats and precision"), *rows], numbers=frozenset({1}))
+
+
+def _code(code: DeviceCode) -> Iterator[str]:
+    yield f"device code: {code.code / 1e6:.2f} MB for {code.arch} in {len(code.entries)} entries; {code.proof}"
+    head = ("entry", "op", "calls", "code", "registers", "shared", "spills (in bytes; calls a step)")
+    rows = [
+        (
+            entry.name,
+            entry.op,
+            *map(str, (entry.calls, entry.code, entry.registers, entry.shared, entry.frame)),
+        )
+        for entry in code.entries
+    ]
+    yield from _indented(_table.aligned([head, *rows], numbers=frozenset({2, 3, 4, 5, 6})))
 
 
 def _layers(held: Contents) -> list[str]:

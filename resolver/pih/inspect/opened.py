@@ -7,7 +7,8 @@ podman or docker.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from pih.build.store import Store
 from pih.bundle import archive, own, stored
 from pih.bundle import layout as layouts
 from pih.bundle.layout import Layout
+from pih.inspect import device_code
 from pih.inspect.bundle import Contents, Layer, described, listed, of_layout
+from pih.inspect.device_code import DeviceCode
 from pih.lock import Lock
 from pih.seal import summary
 from pih.seal.summary import Summary
@@ -33,12 +36,14 @@ _FIX = "name the folder of an image layout, an archive of it, the root that it w
 class Opened:
     """What is in a bundle, and the decisions that it carries out. seal: what it says of itself; None without one.
 
+    code: for its device, None without one.
     sealable: whether a seal would be seen: engines' stores and unpacked images keep none.
     """
 
     contents: Contents
     lock: Lock
     seal: Summary | None = None
+    code: DeviceCode | None = None
     sealable: bool = attrs.field(default=False, eq=False)
 
 
@@ -62,7 +67,7 @@ def root_of(path: Path) -> Path | None:
 
 def opened_layout(image: Layout) -> Opened:
     """As `opened`, of a layout that was read already; its seal is not looked at."""
-    return _paired(of_layout(image), layouts.member(image, _LOCK_FILE), image.path)
+    return _paired(of_layout(image), partial(layouts.member, image), image.path)
 
 
 def opened_image(image: stored.Named, store: Store, environment: Mapping[str, str], listener: Listener) -> Opened:
@@ -72,9 +77,12 @@ def opened_image(image: stored.Named, store: Store, environment: Mapping[str, st
     """
     kept = stored.kept(image, store, environment, listener)
     with own.dropped_if_damaged(kept.path, store, listener):
-        data, lock = (_read(kept.path / "described" / name) for name in ("bundle.json", "lock.json"))
-        contents = described(layouts.read(kept.path), layouts.parsed(data, Path(image.text)))
-        held = _paired(contents, lock, Path(image.text))
+
+        def read(name: str) -> bytes:
+            return _read(kept.path / "described" / name.rpartition("/")[2])
+
+        contents = described(layouts.read(kept.path), layouts.parsed(read(layouts.BUNDLE_FILE), Path(image.text)))
+        held = _paired(contents, read, Path(image.text))
     if not kept.whole:
         layers = tuple(attrs.evolve(layer, digest="", compressed=0) for layer in contents.layers)
         contents = attrs.evolve(contents, digest="", layers=layers)
@@ -95,10 +103,13 @@ def _read(path: Path) -> bytes:
         raise SealError(f"cannot be read: {problem.strerror}", where=str(path), fix=_FIX) from problem
 
 
-def _paired(contents: Contents, lock: bytes, path: Path) -> Opened:
+def _paired(contents: Contents, read: Callable[[str], bytes], path: Path) -> Opened:
+    """read: a file of the image."""
+    lock = read(_LOCK_FILE)
     if contents.lock != "sha256:" + hashlib.sha256(lock).hexdigest():
         raise SealError(f"/{_LOCK_FILE} is not the lock that the bundle was built from", where=str(path), fix=_FIX)
-    return Opened(contents, locks.from_json(lock, f"{path}: /{_LOCK_FILE}"))
+    decisions = locks.from_json(lock, f"{path}: /{_LOCK_FILE}")
+    return Opened(contents, decisions, code=device_code.of_bundle(contents, read, str(path)))
 
 
 def opened_root(root: Path) -> Opened:
@@ -109,4 +120,4 @@ def opened_root(root: Path) -> Opened:
         for title in dict.fromkeys(file.layer for file in files)
     )
     contents = Contents(name, "", digest, "", layers, files, form="an unpacked image")
-    return _paired(contents, _read(root / _LOCK_FILE), root)
+    return _paired(contents, lambda name: _read(root / name), root)

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 
 from pih import licences
-from pih.inspect import bundle, causes, reasons, why
+from pih.inspect import bundle, causes, device_code, reasons, why
 from pih.inspect.opened import Opened
 from pih.lock import Lock, Plugin
 from pih.structure import unstructure
@@ -48,6 +48,7 @@ def budget(lock: Lock) -> str:
     beside = [("spill", sums.spill), ("host", sums.host)]
     if not sums.device:
         return _sum([*computed, *beside], sums.total, sums.limit)
+    computed.append(("driver", sums.device - sums.weights - sums.kv - sums.activations))
     return f"{_sum(computed, sums.device, sums.device_limit)} on each device; {_sum(beside, sums.total, sums.limit)}"
 
 
@@ -131,6 +132,7 @@ def as_json(held: Opened) -> dict[str, Any]:
         "plan": unstructure(lock.plan),
         "bindings": unstructure(lock.bindings),
         "fallbacks": unstructure(lock.fallbacks),
+        "device_code": device_code.as_json(held.code),
         "budget": unstructure(lock.budget),
         "components": [attrs.asdict(row) for row in rows],
         "artifacts": unstructure(lock.artifacts),

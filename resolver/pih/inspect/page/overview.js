@@ -52,8 +52,9 @@ function memoryCard() {
   const budget = bundle.budget;
   const computed = [["weights", budget.weights, WEIGHTS], ["KV cache", budget.kv, PARTS[0]], ["activations", budget.activations, PARTS[1]]];
   const beside = [["spill", budget.spill, PARTS[2]], ["host", budget.host, PARTS[3]]];
+  const driver = budget.device - budget.weights - budget.kv - budget.activations;
   if (!budget.device) return card("Memory", memory(budget.total), memoryBar([...computed, ...beside], budget.total, budget.limit, "of the host"));
-  return card("Memory of each device", memory(budget.device), memoryBar(computed, budget.device, budget.device_limit, "of each device"), memoryBar(beside, budget.total, budget.limit, "of the host"));
+  return card("Memory of each device", memory(budget.device), memoryBar([...computed, ["driver", driver, PARTS[4]]], budget.device, budget.device_limit, "of each device"), memoryBar(beside, budget.total, budget.limit, "of the host"));
 }
 
 function memoryBar(parts, total, limit, where) {
@@ -65,9 +66,11 @@ function memoryBar(parts, total, limit, where) {
 
 function targetCard(target, model, limits, service) {
   const device = target.device ? `${target.device.count} × ${target.device.sm || "device"}` : "no accelerator";
+  const code = bundle.device_code;
   const rows = [
     ["Host", `${target.os} ${target.arch}, ${counted(target.threads, "thread")}, ${memory(target.memory_bytes)}`],
     ["Device", device],
+    ...(code ? [["Device code", `${amount(code.code)} for ${code.arch}: ${code.proof}`]] : []),
     ["Model", `${model.plugin}: ${model.weights?.source ?? ""}`],
     ["Limits", `context ${limits.context}, batch ${limits.batch}, KV ${limits.kv_dtype}`],
     ["Serves", `${service.model_name} at ${service.host}:${service.port}`],
@@ -85,7 +88,7 @@ function exactCard() {
 
 function mayUse(permissions) {
   const network = { none: [], listen: ["listen on a port"] }[permissions.network] ?? [permissions.network];
-  return [...network, ...permissions.devices, ...permissions.paths];
+  return [...network, ...permissions.devices, ...permissions.paths, ...permissions.environment.map((name) => `$${name}`)];
 }
 
 function reachCard() {

@@ -75,6 +75,22 @@ const TABLES = {
     ],
   },
 };
+if (bundle.device_code) {
+  TABLES.code = {
+    title: "Device code",
+    rows: () => bundle.device_code.entries,
+    key: (row) => keyOf("kernel", row.symbol),
+    columns: [
+      { head: "Entry", value: (row) => row.name },
+      { head: "Op", value: (row) => row.op },
+      { head: "Calls", value: (row) => row.calls, number: true },
+      { head: "Code", value: (row) => row.code, text: (row) => amount(row.code), number: true },
+      { head: "Registers", value: (row) => row.registers, number: true },
+      { head: "Shared", value: (row) => row.shared, text: (row) => amount(row.shared), number: true },
+      { head: "Spills", value: (row) => row.frame, text: (row) => amount(row.frame), number: true },
+    ],
+  };
+}
 const order = { column: -1, isDown: false };
 
 function drawTabs() {
