@@ -12,7 +12,7 @@ from pathlib import Path
 from pih_runtime.errors import UsageError
 
 _FICLONE = 0x40049409  # linux/fs.h
-_PARTS = {"oci-layout", "index.json", "manifest.json", "blobs"}
+_PARTS = {"oci-layout", "index.json", "blobs"}
 
 
 def copied(image: Path, output: Path, finish: Callable[[Path], None] = lambda _: None) -> Path:
@@ -56,4 +56,6 @@ def _sync(folder: Path) -> None:
 
 def _is_layout(path: Path) -> bool:
     """A folder with what a layout has and nothing else: all of it can be made again."""
-    return path.is_dir() and not path.is_symlink() and {entry.name for entry in path.iterdir()} == _PARTS
+    if path.is_symlink() or not path.is_dir():
+        return False
+    return {entry.name for entry in path.iterdir()} - {"manifest.json"} == _PARTS

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import click
 
+from pih import licences
 from pih.build.progress import renderer
 from pih.build.store import measure
-from pih.bundle.run import digests_of
+from pih.bundle import modelpack
+from pih.bundle.copy import copied
+from pih.bundle.run import DIGESTS_FILE, WEIGHTS_FILE, digests_of
 from pih.cli import _builders, _workspace
 from pih.lock import Lock
+from pih.spdx import NOASSERTION
 from pih_runtime.digests import root
 from pih_runtime.errors import SealError
 
@@ -36,9 +40,16 @@ def command() -> None:
     metavar="FILE",
     help="Also copy the packed file there, and its table of digests beside it: FILE with the suffix .digests.",
 )
+@click.option(
+    "--oci",
+    "artifact",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Also write both there as a ModelPack artifact in an OCI layout, for a registry: skopeo copy oci:DIR docker://…",
+)
 @_workspace.offline_option
 @_workspace.json_option
-def pack(profile_path: Path, output: Path | None, offline: bool, as_json: bool) -> None:
+def pack(profile_path: Path, output: Path | None, artifact: Path | None, offline: bool, as_json: bool) -> None:
     """Pack a profile's checkpoint into one safetensors file in the layout that the locked kernels read.
 
     The checkpoint is fetched unless the store has it: `pih store add model.safetensors` brings one that is at hand.
@@ -54,14 +65,17 @@ def pack(profile_path: Path, output: Path | None, offline: bool, as_json: bool) 
     _check_pin(found.lock, pin, profile_path)
     if output is not None:
         weights, table = _copied(weights, output), _copied(table, digests_of(output))
+    manifest = _artifact(found.lock, weights, table, artifact) if artifact is not None else ""
     digest, size = measure(weights)
     pinned = bool(found.lock.weights.digest)
     if as_json:
-        rows = {"path": str(weights), "sha256": digest, "size": size}
+        rows = {"path": str(weights), "sha256": digest, "size": size, "artifact": manifest}
         click.echo(json.dumps({**rows, "digests": str(table), "digest": pin, "pinned": pinned}, indent=2))
         return
     click.echo(f"weights  {weights}\nsha256   {digest}\nsize     {size / 1e6:.1f} MB")
     click.echo(f"digests  {table}\ndigest   {pin}")
+    if artifact is not None:
+        click.echo(f"artifact {artifact}  {manifest}")
     if found.lock.weights.delivery == "separate" and not pinned:
         click.echo(f"not pinned: to let the worker take no others, add to [weights] of {profile_path}:")
         click.echo(f'digest = "{pin}"')
@@ -74,6 +88,17 @@ def _check_pin(lock: Lock, pin: str, profile_path: Path) -> None:
             where=str(profile_path),
             fix="pack the checkpoint that was pinned; if these are the ones you mean, correct weights.digest: pih lock",
         )
+
+
+def _artifact(lock: Lock, weights: Path, table: Path, output: Path) -> str:
+    """Write the ModelPack artifact; the digest of its manifest."""
+    known = licences.of_components(lock)["weights"]
+    licence = "" if known == NOASSERTION else known
+    files = [(PurePosixPath(place).name, path) for path, place in ((weights, WEIGHTS_FILE), (table, DIGESTS_FILE))]
+    with _workspace.store().workspace() as work:
+        made = modelpack.write(work / "layout", lock.profile.name, lock.pih, licence, *files)
+        copied(work / "layout", output)
+    return made.digest
 
 
 def _copied(path: Path, output: Path) -> Path:
