@@ -45,9 +45,9 @@ def _pack(requirement: str, folder: Path, environment: Mapping[str, str], advanc
 
 
 def _manifest(archive: Path) -> tuple[str, str, str]:
-    import tarfile
+    from pih.tarball import TarFile
 
-    with tarfile.open(archive, "r:gz") as tar:
+    with TarFile.open(archive, "r:gz") as tar:
         for member in tar:
             if member.isfile() and member.name.count("/") == 1 and member.name.endswith("/package.json"):
                 stream = tar.extractfile(member)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO
 
 from pih.build import extract
+from pih.tarball import TarFile
 from pih_runtime.errors import PihError, SealError
 
 _UNREADABLE = (tarfile.TarError, OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)
@@ -66,7 +67,7 @@ def _copied(path: Path, copy: Copy) -> Iterator[Path]:
 def _extract(path: Path, root: Path, copy: Copy) -> None:
     left = path.stat().st_size * _MAX_RATIO + _FREE
     seen: set[str] = set()
-    with tarfile.open(path) as tar:
+    with TarFile.open(path) as tar:
         for entry in tar:
             if entry.isdir():
                 continue
@@ -109,7 +110,7 @@ def _follows(block: bytes) -> int | None:
         entry = tarfile.TarInfo.frombuf(block, "utf-8", "strict")
     except (tarfile.TarError, ValueError):
         return None
-    return -(-entry.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
+    return None if entry.size < 0 else -(-entry.size // tarfile.BLOCKSIZE) * tarfile.BLOCKSIZE
 
 
 def _copy(content: IO[bytes], writer: IO[bytes], size: int) -> None:

@@ -12,6 +12,7 @@ from pih.build import extract, made
 from pih.build.progress import Listener, silent
 from pih.build.store import Store
 from pih.bundle import layout
+from pih.tarball import TarFile
 from pih_runtime.errors import SealError
 
 _NAME = "the unpacked image"
@@ -50,7 +51,7 @@ def read_again(image: layout.Layout, store: Store, listener: Listener) -> None:
 
 def _apply(image: layout.Layout, layer: layout.Layer, root: Path) -> None:
     try:
-        with layout.archive(image, layer) as stream, tarfile.open(fileobj=stream, mode="r|", bufsize=1 << 20) as tar:
+        with layout.archive(image, layer) as stream, TarFile.open(fileobj=stream, mode="r|", bufsize=1 << 20) as tar:
             for member in tar:
                 _write(root, tar, member)
     except (tarfile.TarError, EOFError, ValueError, OverflowError, RecursionError) as problem:

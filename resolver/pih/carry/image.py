@@ -15,6 +15,7 @@ from pih.bundle import layout as layouts
 from pih.bundle import permissions, run
 from pih.bundle.layout import Layer, Layout
 from pih.lock import Lock
+from pih.tarball import TarFile
 from pih_runtime.errors import SealError
 from pih_runtime.isa import ISA_FLAGS
 from pih_steps.devices import FAMILIES
@@ -125,7 +126,7 @@ def describe(image: Layout) -> Described:
 def _members(image: Layout, layer: Layer) -> Iterator[tarfile.TarInfo]:
     """A layer's entries, each of a kind and with names that can be unpacked by the tar of any host."""
     try:
-        with layouts.archive(image, layer) as stream, tarfile.open(fileobj=stream, mode="r|", bufsize=1 << 20) as tar:
+        with layouts.archive(image, layer) as stream, TarFile.open(fileobj=stream, mode="r|", bufsize=1 << 20) as tar:
             for member in tar:
                 problem = _problem(member)
                 if problem:

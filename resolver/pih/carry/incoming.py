@@ -20,6 +20,7 @@ from pih.build.progress import FetchDone, FetchFailed, FetchStarted, Listener
 from pih.build.store import Store
 from pih.carry import listing
 from pih.carry.listing import Listing
+from pih.tarball import TarFile
 from pih_runtime.errors import FetchError
 
 _CHUNK = 1 << 20
@@ -98,7 +99,7 @@ def _files(path: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
     if path.is_dir():
         yield from _of_folder(path)
         return
-    with tarfile.open(path, "r|") as archive:
+    with TarFile.open(path, "r|") as archive:
         for member in archive:
             if member.isdir():
                 continue

@@ -20,6 +20,7 @@ import attrs
 from pih import catalog
 from pih.catalog import Manifest
 from pih.structure import show
+from pih.tarball import TarFile
 from pih_runtime.errors import PihError, ResolutionError
 from pih_steps import tar
 from pih_steps.devices import FAMILIES
@@ -75,7 +76,7 @@ def of_archive(path: Path) -> Content:
                 f"more than {2 * _MAX_BYTES >> 20} MiB", where=str(path), fix="name a plugin's archive"
             )
         raw = path.read_bytes()
-        with tarfile.open(fileobj=io.BytesIO(raw), mode="r:") as archive:
+        with TarFile.open(fileobj=io.BytesIO(raw), mode="r:") as archive:
             files = {item.name: _read(archive, item) for item in archive if item.isreg()}
     except (OSError, tarfile.TarError) as problem:
         raise ResolutionError(f"not a plugin's archive: {problem}", where=str(path), fix="pack it again") from problem
