@@ -6,7 +6,6 @@ user's own registries for newer ones through the functions that the caller hands
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import attrs
 
 from pih.lock import Artifact, Seed
 from pih.names import normalized
+from pih.reading import json_of
 from pih.structure import StructureError, dotted, nearest, structure
 from pih_runtime.errors import LockError, UsageError
 
@@ -48,7 +48,7 @@ def load(root: Path) -> Pins:
     path = root / "plugins" / "pins.json"
     fix = "restore plugins/pins.json from the release"
     try:
-        pins = structure(json.loads(path.read_bytes()), Pins)
+        pins = structure(json_of(path.read_bytes()), Pins)
     except OSError as problem:
         raise LockError(f"cannot read the pins: {problem.strerror}", where=str(path), fix=fix) from problem
     except StructureError as failure:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 
 def read_at_most(path: Path, most: int) -> bytes:
@@ -14,3 +16,11 @@ def read_at_most(path: Path, most: int) -> bytes:
     if len(raw) > most:
         raise ValueError(f"more than {most} bytes are too many")
     return raw
+
+
+def json_of(data: str | bytes) -> Any:
+    """What the JSON says; raises ValueError for all that it cannot be, also for what is nested too deeply."""
+    try:
+        return json.loads(data)
+    except RecursionError as problem:
+        raise ValueError("nested too deeply") from problem

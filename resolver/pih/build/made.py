@@ -25,6 +25,7 @@ import attrs
 from pih.build import graph, tree
 from pih.build.progress import Dropped, Listener
 from pih.build.store import Place, Store
+from pih.reading import json_of
 
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 
@@ -95,8 +96,8 @@ def _holds(made: Made) -> bool:
 
 def _meta(place: Path) -> dict[str, Any] | None:
     try:
-        data = json.loads((place / "meta.json").read_bytes())
-    except (OSError, ValueError, RecursionError):
+        data = json_of((place / "meta.json").read_bytes())
+    except (OSError, ValueError):
         return None
     sound = isinstance(data, dict) and isinstance(data.get("output"), str) and _DIGEST.match(data["output"])
     return data if sound else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from pih import spdx
 from pih.build import command, purl
 from pih.build.store import Store
 from pih.lock import Artifact
+from pih.reading import json_of
 from pih_runtime.errors import FetchError
 
 _MISSING = "install npm, or put the package in a folder that PIH_MIRROR names, or `pih store add FILE`"
@@ -51,7 +51,7 @@ def _manifest(archive: Path) -> tuple[str, str, str]:
         for member in tar:
             if member.isfile() and member.name.count("/") == 1 and member.name.endswith("/package.json"):
                 stream = tar.extractfile(member)
-                data = json.loads(stream.read()) if stream else {}
+                data = json_of(stream.read()) if stream else {}
                 licence = data.get("license")
                 found = spdx.expression(licence) if isinstance(licence, str) else spdx.NOASSERTION
                 return str(data["name"]), str(data["version"]), found

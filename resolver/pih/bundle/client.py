@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+from pih.reading import json_of
 from pih_runtime.errors import WorkerError
 
 _POLL = 0.02
@@ -64,7 +65,7 @@ def _pieces(response: http.client.HTTPResponse) -> Iterator[str]:
         data = line.removeprefix(b"data:").strip()
         if data == b"[DONE]":
             return
-        event = json.loads(data)
+        event = json_of(data)
         if "error" in event:
             raise WorkerError(f"the worker gave up: {_message(data)}")
         for choice in event.get("choices", ()):
@@ -76,7 +77,7 @@ def _pieces(response: http.client.HTTPResponse) -> Iterator[str]:
 def _message(body: bytes) -> str:
     """The text of an OpenAI-style error, or the body as it is."""
     try:
-        return str(json.loads(body)["error"]["message"])
+        return str(json_of(body)["error"]["message"])
     except (ValueError, LookupError, TypeError):
         return body.decode(errors="replace").strip()
 

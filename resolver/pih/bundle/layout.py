@@ -6,7 +6,6 @@ Every name, size and digest is checked before it is used; a blob's bytes are che
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import stat
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from typing import Any
 import attrs
 
 from pih.bundle import blob, entries
+from pih.reading import json_of
 from pih_runtime.errors import SealError
 
 BUNDLE_FILE = "pih/bundle.json"
@@ -210,8 +210,8 @@ def _document(path: Path, limit: int) -> bytes:
 def parsed(data: bytes, path: Path) -> dict[str, Any]:
     """A JSON object; raises SealError for anything else. path: of what holds it."""
     try:
-        value = json.loads(data)
-    except (ValueError, RecursionError) as problem:
+        value = json_of(data)
+    except ValueError as problem:
         raise SealError(f"not JSON: {problem}", where=str(path), fix=_FIX) from problem
     if not isinstance(value, dict):
         raise SealError("not a JSON object", where=str(path), fix=_FIX)

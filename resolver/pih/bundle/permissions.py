@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterable
@@ -14,6 +13,7 @@ import attrs
 from pih.bundle import layout
 from pih.bundle.layout import Layout
 from pih.catalog import variable_problem
+from pih.reading import json_of
 from pih_runtime.errors import SealError, WorkerError
 from pih_steps.devices import FAMILIES
 
@@ -46,14 +46,16 @@ def of_image(image: Layout) -> Grants:
     """The permissions in the image's own lock, as they are on this host; raises WorkerError where one is missing."""
     where = f"{image.path}: /{LOCK_FILE}"
     try:
-        plugins = json.loads(layout.member(image, LOCK_FILE))["plugins"]
+        plugins = json_of(layout.member(image, LOCK_FILE))["plugins"]
         asked = [(str(plugin["id"]), plugin["permissions"]) for plugin in plugins]
         listen = any(permissions["network"] == "listen" for _, permissions in asked)
         devices = _found(asked, "devices", where)
         paths = _found(asked, "paths", where)
         environment = _passed(asked, where)
     except (KeyError, TypeError, ValueError) as problem:
-        raise SealError(f"not a lock: {problem!r}", where=where, fix="build the bundle again") from problem
+        raise SealError(
+            "not a lock: plugins without id or permissions", where=where, fix="build the bundle again"
+        ) from problem
     listed = [str(line.get("path")) for line in layout.bundle_file(image).get("files", ())] if paths else []
     for path in paths:
         inside = next((name for name in listed if name == path or name.startswith(path + "/")), "")

@@ -20,6 +20,7 @@ from pih.build import command, made
 from pih.build.progress import FetchAdvanced, FetchDone, FetchFailed, FetchStarted, Listener
 from pih.build.store import Store
 from pih.bundle import layout as layouts
+from pih.reading import json_of
 from pih_runtime.errors import FetchError, PihError, SealError, UsageError
 
 # How a user names a store: the engine that is asked for the image's id, and skopeo's name of the store.
@@ -195,8 +196,8 @@ def _fits(manifest: str) -> bool:
 
 def _parsed(manifest: str) -> dict[str, Any]:
     try:
-        data = json.loads(manifest or "{}")
-    except (ValueError, RecursionError):
+        data = json_of(manifest or "{}")
+    except ValueError:
         return {}
     return data if isinstance(data, dict) else {}
 

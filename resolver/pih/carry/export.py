@@ -7,7 +7,6 @@ weights that were delivered apart. The same bundle gives the same file.
 from __future__ import annotations
 
 import hashlib
-import json
 import tarfile
 import time
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from pih.bundle.layout import LAYER_GZIP, Layout
 from pih.carry import header
 from pih.carry.image import DIGESTS_PATH, WEIGHTS_PATH, Described, Plain, describe
 from pih.carry.parts import Part, Parts, writing
+from pih.reading import json_of
 from pih_runtime.errors import SealError, UsageError
 from pih_steps import devices
 
@@ -156,7 +156,7 @@ def _is_envelope(path: Path) -> bool:
     if path.stat().st_size > _CHUNK << 4:
         return False
     try:
-        value = json.loads(path.read_bytes())
+        value = json_of(path.read_bytes())
     except ValueError:
         return False
     return isinstance(value, dict) and value.keys() == _DSSE

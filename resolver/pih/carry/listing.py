@@ -12,6 +12,7 @@ import re
 
 import attrs
 
+from pih.reading import json_of
 from pih.structure import StructureError, dotted, structure, unstructure
 from pih_runtime.errors import FetchError
 
@@ -81,11 +82,11 @@ def to_json(listing: Listing) -> bytes:
 def from_json(text: bytes, where: str) -> Listing:
     """Read and check; raises FetchError for what is no listing, or has names that are no names of files."""
     try:
-        found = structure(json.loads(text), Listing)
+        found = structure(json_of(text), Listing)
     except StructureError as failure:
         first = failure.problems[0]
         raise FetchError(f"{dotted(first.path)}: {first.what}", where=where, fix=_FIX) from failure
-    except (ValueError, RecursionError) as problem:
+    except ValueError as problem:
         raise FetchError(f"not the listing of a mirror: {problem}", where=where, fix=_FIX) from problem
     if found.schema != SCHEMA:
         raise FetchError(f"mirror schema {found.schema} is not {SCHEMA}", where=where, fix=_FIX)

@@ -106,7 +106,9 @@ def described(image: layouts.Layout, data: dict[str, Any]) -> Contents:
     try:
         titles = [str(entry["comment"]) for entry in image.config["history"]]
     except (KeyError, TypeError, ValueError) as problem:
-        raise SealError(f"the image's layers have no names: {problem!r}", where=where, fix=_FIX) from problem
+        raise SealError(
+            "the image's layers have no names: its history is not that of a bundle", where=where, fix=_FIX
+        ) from problem
     if len(titles) != len(image.layers):
         raise SealError(f"{len(image.layers)} layers, and {len(titles)} names for them", where=where, fix=_FIX)
     layers = tuple(
@@ -144,7 +146,11 @@ def listed(data: dict[str, Any], where: str) -> tuple[str, str, tuple[File, ...]
         )
         return str(data["name"]), str(data["lock"]), files
     except (KeyError, TypeError, ValueError, OverflowError) as problem:
-        raise SealError(f"the bundle's list of files is not right: {problem!r}", where=where, fix=_FIX) from problem
+        raise SealError(
+            "the bundle's list of files is not right: a line has no path, size, component, reason or layer",
+            where=where,
+            fix=_FIX,
+        ) from problem
 
 
 def known(lock: Lock) -> dict[str, tuple[str, str]]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable
 from typing import Any
 
 import attrs
 
 from pih.inspect.bundle import Contents
+from pih.reading import json_of
 from pih_runtime import plan as plans
 from pih_runtime.errors import SealError
 from pih_steps import cubin_elf
@@ -107,7 +107,7 @@ def _checked(data: bytes, digest: str, name: str, where: str) -> bytes:
 def _symbols(table: bytes, where: str) -> dict[str, tuple[str, ...]]:
     """The entries of each kernel, as the worker reads them."""
     try:
-        rows = json.loads(table)["symbols"]
+        rows = json_of(table)["symbols"]
         return {str(symbol): tuple(str(item["entry"]) for item in items) for symbol, items in rows.items()}
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as problem:
         raise SealError(f"not a table of kernels: {problem!r}", where=where, fix=_FIX) from problem

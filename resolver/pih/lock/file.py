@@ -12,7 +12,7 @@ from pathlib import Path
 import attrs
 
 from pih.lock.data import Lock, LockFile
-from pih.reading import read_at_most
+from pih.reading import json_of, read_at_most
 from pih.structure import StructureError, dotted, structure, unstructure
 from pih.writing import replace
 from pih_runtime import canonical
@@ -38,9 +38,9 @@ def from_json(text: str | bytes, where: str) -> Lock:
     if len(text) > _MOST:
         raise LockError(f"more than {_MOST} bytes are too many for a lock", where=where, fix=fix)
     try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as problem:
-        raise LockError(f"not JSON: {_reason(problem)}", where=where, fix=fix) from problem
+        data = json_of(text)
+    except ValueError as problem:
+        raise LockError(f"not JSON: {problem}", where=where, fix=fix) from problem
     schema = data.get("schema") if isinstance(data, dict) else None
     if schema != SCHEMA:
         raise LockError(f"lock schema {schema!r} is not {SCHEMA}", where=where, fix=fix)
@@ -53,10 +53,6 @@ def from_json(text: str | bytes, where: str) -> Lock:
     except LockError as edited:
         raise LockError(edited.what, where=where, fix=edited.fix) from edited
     return Lock(**{field.name: getattr(found, field.name) for field in attrs.fields(Lock)})
-
-
-def _reason(problem: Exception) -> str:
-    return "nested too deeply" if isinstance(problem, RecursionError) else str(problem)
 
 
 def read(path: Path) -> Lock:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from pih.reading import json_of
 from pih.resolve.lowering import Lowered
 from pih.structure import StructureError, structure, unstructure
 from pih.writing import replace
@@ -37,7 +38,7 @@ def remembered(
     key = json.dumps([params, artifacts, code], sort_keys=True)
     path = folder / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
     try:
-        return structure(json.loads(path.read_bytes()), Lowered)
+        return structure(json_of(path.read_bytes()), Lowered)
     except (OSError, ValueError, StructureError):
         made = make()
         _keep(path, json.dumps(unstructure(made)))

@@ -6,7 +6,6 @@ the names are told apart.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from pih.build import purl
 from pih.catalog import Catalog, Manifest
 from pih.lock import Artifact, Step
 from pih.pins import Pins
+from pih.reading import json_of
 from pih.resolve.solve import DeadEnd
 from pih.structure import StructureError, dotted, structure
 from pih_runtime.errors import ResolutionError
@@ -68,11 +68,11 @@ def pinned(pins: Pins, plugins: Iterable[Manifest], catalog: Catalog) -> Pins:
 def _own_pins(plugin: Manifest, raw: bytes) -> tuple[Artifact, ...]:
     where, fix = f"pins.json of {plugin.id} {plugin.version}", "have its author write it as plugins/pins.json is"
     try:
-        return structure(json.loads(raw), OwnPins).artifacts
+        return structure(json_of(raw), OwnPins).artifacts
     except StructureError as failure:
         first = failure.problems[0]
         raise ResolutionError(f"{dotted(first.path)}: {first.what}", where=where, fix=fix) from failure
-    except (ValueError, RecursionError) as problem:
+    except ValueError as problem:
         raise ResolutionError(f"not JSON: {problem}", where=where, fix=fix) from problem
 
 

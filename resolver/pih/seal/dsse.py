@@ -6,13 +6,12 @@ Payload and envelope are JSON with one spelling, so that an envelope with the sa
 from __future__ import annotations
 
 import base64
-import binascii
-import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from pih.reading import json_of
 from pih.trust import keys
 from pih_steps.oci import canonical
 
@@ -20,6 +19,7 @@ if TYPE_CHECKING:  # where nothing is signed, nothing waits for the library
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
+_NONE = "not a DSSE envelope of an in-toto statement"
 UNKNOWN = "an unknown key"
 STATEMENT = "https://in-toto.io/Statement/v1"
 
@@ -46,7 +46,7 @@ class Envelope:
     @property
     def statement(self) -> dict[str, Any]:
         """The payload, parsed; `parse` has seen that it is an object."""
-        found: dict[str, Any] = json.loads(self.payload)
+        found: dict[str, Any] = json_of(self.payload)
         return found
 
 
@@ -111,15 +111,23 @@ def to_json(envelope: Envelope) -> bytes:
 def parse(data: bytes) -> Envelope:
     """Read an envelope; raises EnvelopeError where it is none, or is spelled in another way."""
     try:
-        found = json.loads(data)
+        found = json_of(data)
         payload = base64.b64decode(found["payload"], validate=True)
         signatures = tuple(
             Signature(str(item["keyid"]), base64.b64decode(item["sig"], validate=True)) for item in found["signatures"]
         )
         envelope = Envelope(payload, signatures)
-        inner = json.loads(payload)
+        inner = json_of(payload)
         if not isinstance(inner, dict) or canonical(inner) != payload or to_json(envelope) != data:
-            raise EnvelopeError("it is not in canonical form")
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, binascii.Error) as problem:
-        raise EnvelopeError(f"not a DSSE envelope of an in-toto statement: {problem!r}") from problem
+            raise EnvelopeError(f"{_NONE}: it is not in canonical form")
+    except EnvelopeError:
+        raise
+    except (
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ) as problem:
+        raise EnvelopeError(_NONE) from problem
     return envelope

@@ -6,13 +6,13 @@ Engines load the image as before: they look for images in the index, or in the d
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pih.bundle import layout as layouts
 from pih.bundle.layout import Layout
+from pih.reading import json_of
 from pih.seal import provenance
 from pih_runtime.errors import SealError
 from pih_steps import oci
@@ -51,11 +51,11 @@ def _document(layout: Layout, digest: str, size: int) -> tuple[str, bytes]:
     raw = layouts.small_blob(layout.path, digest, size)
     where = str(layouts.blob_path(layout.path, digest))
     try:
-        held = json.loads(raw)
+        held = json_of(raw)
         kind, blob = held["artifactType"], held["layers"][0]
         data = layouts.small_blob(layout.path, layouts.checked_digest(blob["digest"], layout.path), int(blob["size"]))
-    except (ValueError, LookupError, TypeError, RecursionError, OverflowError) as problem:
-        raise SealError(f"{digest} is no attached document: {problem!r}", where=where, fix=_FIX) from problem
+    except (ValueError, LookupError, TypeError, OverflowError) as problem:
+        raise SealError(f"{digest} is no manifest of an attached document", where=where, fix=_FIX) from problem
     if kind not in TYPES or manifest(_subject(layout), kind, data) != raw:
         raise SealError(f"{digest} is not what pih attaches to this image", where=where, fix=_FIX)
     return kind, data
@@ -83,7 +83,7 @@ def index(entry: Mapping[str, Any], subject: oci.Blob, documents: Mapping[str, b
     lines = []
     for kind, data in sorted(documents.items()):
         raw = manifest(subject, kind, data)
-        facts = {"artifactType": kind, "annotations": json.loads(raw)["annotations"]}
+        facts = {"artifactType": kind, "annotations": json_of(raw)["annotations"]}
         lines.append(_blob(oci.MANIFEST, raw).descriptor() | facts)
     return oci.index([dict(entry), *lines])
 
@@ -99,7 +99,7 @@ def blobs(subject: oci.Blob, documents: Mapping[str, bytes]) -> dict[str, bytes]
 def write(folder: Path, entry: Mapping[str, Any], subject: oci.Blob, documents: Mapping[str, bytes]) -> None:
     """Attach documents to the image of a layout, in place of those that are."""
     for old in layouts.read(folder).attached:
-        held = json.loads(layouts.small_blob(folder, old.digest, old.size))
+        held = json_of(layouts.small_blob(folder, old.digest, old.size))
         for digest in (held["layers"][0]["digest"], old.digest):
             layouts.blob_path(folder, digest).unlink()
     for digest, data in blobs(subject, documents).items():

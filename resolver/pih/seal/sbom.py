@@ -27,7 +27,7 @@ def check_spdx(document: Mapping[str, Any], image: Image, parts: Iterable[Part])
         rows = {_spdx_row(item) for item in document["packages"] if item["SPDXID"] != spdx.IMAGE}
         counts = (len(document["files"]), len(document["packages"]))
     except (LookupError, TypeError, AttributeError) as problem:
-        raise _wrong(image, f"the SPDX document cannot be read: {problem!r}") from problem
+        raise _wrong(image, "the SPDX document cannot be read: a field is missing, or of another kind") from problem
     wanted = {file.path: {"SHA1": file.sha1, "SHA256": file.sha256} for file in image.files}
     for path in sorted(wanted.keys() | files.keys()):
         if path not in files:
@@ -46,7 +46,9 @@ def check_cyclonedx(document: Mapping[str, Any], image: Image, parts: Iterable[P
     try:
         rows = {_cyclonedx_row(item) for item in document["components"]}
     except (LookupError, TypeError, AttributeError) as problem:
-        raise _wrong(image, f"the CycloneDX document cannot be read: {problem!r}") from problem
+        raise _wrong(
+            image, "the CycloneDX document cannot be read: a field is missing, or of another kind"
+        ) from problem
     _same_parts("CycloneDX", rows, image, parts)
 
 

@@ -7,7 +7,6 @@ earlier or later version sealed is judged by what it says.
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import attrs
 
 from pih.bundle import layout as layouts
+from pih.reading import json_of
 from pih.seal import dsse, intact, parts, provenance, referrers, sbom
 from pih.seal.agreement import FIX
 from pih.seal.dsse import Envelope
@@ -149,10 +149,10 @@ def _provenance(image: Image, said: dict[str, Any]) -> None:
 
 def _object(image: Image, kind: str, data: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(data)
+        found = json_of(data)
         if isinstance(found, dict) and canonical(found) == data:
             return found
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # what is read may still be too deep to be written
         pass
     raise _wrong(image, kind, "it is not JSON in canonical form")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import attrs
 
-from pih.reading import read_at_most
+from pih.reading import json_of, read_at_most
 from pih.structure import RefusedError, StructureError, dotted, structure, unstructure
 from pih.trust import sign
 from pih.trust.keyring import Key, Keyring
@@ -72,11 +72,11 @@ def read(folder: Path) -> tuple[Index, str]:
     fix = "get the catalog again from its publisher"
     try:
         raw = read_at_most(path, _MAX_BYTES)
-        found = structure(json.loads(raw), Index)
+        found = structure(json_of(raw), Index)
     except StructureError as failure:
         first = failure.problems[0]
         raise ResolutionError(f"{dotted(first.path)}: {first.what}", where=str(path), fix=fix) from failure
-    except (OSError, ValueError, RecursionError) as problem:
+    except (OSError, ValueError) as problem:
         raise ResolutionError(f"not a catalog: {problem}", where=str(path), fix=fix) from problem
     if found.schema != SCHEMA:
         raise ResolutionError(f"catalog schema {found.schema} is not {SCHEMA}", where=str(path), fix=fix)
@@ -99,10 +99,10 @@ def rotations(folder: Path) -> tuple[Rotation, ...]:
     """The changes of keys that the publisher tells, whether or not they are to be believed."""
     path = folder / ROTATION
     try:
-        return structure(json.loads(read_at_most(path, _MAX_BYTES)), Rotations).rotations
+        return structure(json_of(read_at_most(path, _MAX_BYTES)), Rotations).rotations
     except FileNotFoundError:
         return ()
-    except (OSError, ValueError, RecursionError, StructureError) as problem:
+    except (OSError, ValueError, StructureError) as problem:
         raise ResolutionError(
             f"not a list of rotations: {problem}", where=str(path), fix="get the catalog again from its publisher"
         ) from problem

@@ -15,7 +15,7 @@ from typing import Literal
 import attrs
 
 from pih.home import home
-from pih.reading import read_at_most
+from pih.reading import json_of, read_at_most
 from pih.structure import StructureError, dotted, structure, unstructure
 from pih.writing import replace
 from pih_runtime.errors import UsageError
@@ -85,13 +85,13 @@ def load(environment: Mapping[str, str]) -> Keyring:
     path = path_of(environment)
     fix = "correct it, or delete it and add your catalogs again: pih catalog add"
     try:
-        found = structure(json.loads(read_at_most(path, _MOST)), Keyring)
+        found = structure(json_of(read_at_most(path, _MOST)), Keyring)
     except FileNotFoundError:
         return Keyring()
     except StructureError as failure:
         first = failure.problems[0]
         raise UsageError(f"{dotted(first.path)}: {first.what}", where=str(path), fix=fix) from failure
-    except (OSError, ValueError, RecursionError) as problem:
+    except (OSError, ValueError) as problem:
         raise UsageError(f"not a keyring: {problem}", where=str(path), fix=fix) from problem
     if found.schema != SCHEMA:
         raise UsageError(f"keyring schema {found.schema} is not {SCHEMA}", where=str(path), fix=fix)

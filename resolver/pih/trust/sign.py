@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from pih.reading import read_at_most
+from pih.reading import json_of, read_at_most
 from pih.structure import StructureError, structure, unstructure
 from pih.trust.keys import decoded, fingerprint, public_of, signed
 from pih_runtime.errors import ResolutionError
@@ -55,11 +55,11 @@ def read(path: Path) -> Signature | None:
     """The signature in a file; None where there is none. Raises ResolutionError for a file that is none."""
     try:
         raw = read_at_most(path, _MAX_BYTES)
-        found = structure(json.loads(raw), Signature)
+        found = structure(json_of(raw), Signature)
         fingerprint(found.key)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, RecursionError, StructureError) as problem:
+    except (OSError, ValueError, StructureError) as problem:
         raise ResolutionError(
             f"not a signature: {problem}", where=str(path), fix="have its publisher sign it again: pih catalog sign"
         ) from problem

@@ -3,12 +3,14 @@
 import hashlib
 import io
 import json
+import shutil
 import tarfile
 
 import attrs
 import pytest
 
 from pih.bundle import archive, entries
+from pih.bundle import layout as layout_of
 from pih.inspect.opened import opened
 from pih.seal import attach, dsse, referrers, verify
 from pih_runtime.errors import SealError
@@ -377,3 +379,19 @@ def test_an_archive_of_a_sealed_layout_is_verified_like_it(sealed, tmp_path):
         tar_file.add(sealed, ".")
     with archive.unpacked(tmp_path / "x.tar.xz") as folder:
         assert verify.whole(folder).documents == verify.whole(sealed).documents
+
+
+@pytest.mark.parametrize("data", [b"[" * 200_000, b'{"a":' * 200_000, b"[" * 900 + b"]" * 900])
+def test_documents_that_are_nested_too_deeply(sealed, data, tmp_path):
+    for kind in sorted(referrers.TYPES):
+        copy = shutil.copytree(sealed, tmp_path / kind.replace("/", "-"))
+        with pytest.raises(SealError, match=r"is not right|no manifest"):
+            verify.whole(resealed(copy, {kind: data}))
+
+
+@pytest.mark.parametrize("name", ["index.json", "oci-layout"])
+def test_a_layout_that_is_nested_too_deeply(layout, name):
+    (layout / name).chmod(0o644)
+    (layout / name).write_bytes(b"[" * 200_000)
+    with pytest.raises(SealError, match="not JSON: nested too deeply"):
+        layout_of.read(layout)
