@@ -25,6 +25,11 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 NEEDS = {"embedded": "python3", "bazel": "bazel", "nix": "nix-build"}
+# What is appended to a source of a pack; a cubin takes no entry that nothing calls.
+KERNELS = {
+    "kernels/cpu": ("kernels/cpu/pack.h", "PIH_EXPORT int pih_{}(void) {{ return 1; }}"),
+    "kernels/cuda": ("kernels/cuda/pack.cuh", "__constant__ int pih_{} = 1;"),
+}
 REPEATS = 3  # of what changes nothing: the least counts
 TICKS = os.sysconf("SC_CLK_TCK")
 NIX = """experimental-features = nix-command flakes
@@ -109,12 +114,14 @@ def another_port(profile: str) -> Callable[[Path, dict[str, str]], None]:
 
 def measured(folder: Path, profile: str, builders: list[str]) -> list[dict[str, Any]]:
     tree, environment = copied(folder / "pih"), surroundings(folder)
+    lock = json.loads((tree / profile).with_suffix(".lock.json").read_bytes())
+    plugins, model = [plugin["id"] for plugin in lock["plugins"]], lock["model"]["plugin"]
     changes: dict[str, Callable[[Path, dict[str, str]], None] | None] = {
         "cold": None,
         "no-op": None,
         "a service port": another_port(profile),
-        "a kernel": appended("kernels/cpu/pack.h", "PIH_EXPORT int pih_{}(void) {{ return 1; }}"),
-        "a model plugin": appended("plugins/model/llama/pih_model_llama/__init__.py", "# {}"),
+        "a kernel": appended(*KERNELS[next(name for name in plugins if name.startswith("kernels/"))]),
+        "a model plugin": appended(f"plugins/{model}/pih_{model.replace('/', '_')}/__init__.py", "# {}"),
     }
     for builder in builders:
         own = [] if builder == "embedded" else ["--builder", builder]

@@ -16,6 +16,7 @@ from tests.support.program import PROFILE, ROOT, pih
 
 IMAGE = "//profiles:smollm2-cpu"
 SYNTHETIC = "profiles/qwen3-cpu-synthetic.toml"
+DEVICE = "profiles/qwen3-4090d.toml"
 
 NGINX = """
 daemon off;
@@ -53,7 +54,7 @@ def tree(tmp_path_factory):
 @pytest.fixture(scope="session")
 def fetched():
     """The artifacts are in the store, the seed among them; gives the store."""
-    for profile in (PROFILE, SYNTHETIC):
+    for profile in (PROFILE, SYNTHETIC, DEVICE):
         pih("fetch", "--profile", profile)
     return Path(pih("store", "path").stdout.strip())
 
@@ -62,7 +63,7 @@ def fetched():
 def embedded(tree, fetched):
     """Layouts that the embedded builder gives for the same tree, by profile."""
     made = {}
-    for profile in (PROFILE, SYNTHETIC):
+    for profile in (PROFILE, SYNTHETIC, DEVICE):
         made[profile] = Path(
             json.loads(pih_of(tree, "build", "--offline", "--profile", profile, "--json").stdout)["layout"]
         )

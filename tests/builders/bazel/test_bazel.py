@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders.bazel import world
-from tests.builders.bazel.conftest import IMAGE, SYNTHETIC
+from tests.builders.bazel.conftest import DEVICE, IMAGE, SYNTHETIC
 from tests.support import podman
 from tests.support.checkout import pih_of
 from tests.support.program import PROFILE
@@ -35,6 +35,14 @@ def test_bazel_7_gives_the_embedded_builders_image(first7, embedded):
     assert world.steps(actions) == STEPS
     bazel7.build(IMAGE)
     assert world.files(bazel7.output("profiles/smollm2-cpu")) == world.files(embedded[PROFILE])
+
+
+@pytest.mark.parametrize("version", [4, pytest.param(7, marks=pytest.mark.where_possible)])
+def test_code_for_a_device_is_the_same(version, request, embedded):
+    """NVRTC sees neither the sandbox's paths nor anything else of it."""
+    bazel = request.getfixturevalue(f"bazel{version}")
+    bazel.build("//profiles:qwen3-4090d")
+    assert world.files(bazel.output("profiles/qwen3-4090d")) == world.files(embedded[DEVICE])
 
 
 @pytest.mark.where_possible

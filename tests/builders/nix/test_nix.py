@@ -81,11 +81,13 @@ def test_a_seed_that_is_not_its_packages_fails_before_anything_else_runs(world, 
     assert built == ("seed",)
 
 
-def test_made_up_weights_of_a_gigabyte_give_the_same_digest(world):
-    synthetic = "profiles/qwen3-cpu-synthetic.toml"
+@pytest.mark.parametrize(
+    "name", ["qwen3-cpu-synthetic", "qwen3-4090d"], ids=["weights of a gigabyte", "code for a GPU"]
+)
+def test_other_bundles_give_the_same_digest(world, name):
     digests = set()
     for builder in ("embedded", "nix"):
-        done = world.pih("build", "--profile", synthetic, "--builder", builder, "--json")
+        done = world.pih("build", "--profile", f"profiles/{name}.toml", "--builder", builder, "--json")
         digests.add(json.loads(done.stdout)["digest"])
     assert len(digests) == 1
 
