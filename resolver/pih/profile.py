@@ -15,7 +15,7 @@ import attrs
 
 from pih.profile_rules import check_together
 from pih.profile_schema import Intent
-from pih.reading import read_at_most
+from pih.reading import read_at_most, said
 from pih.structure import Path as Keys
 from pih.structure import RefusedError, StructureError, dotted, show, structure, unstructure
 from pih.toml_lines import key_lines, line_of, too_deep
@@ -65,7 +65,7 @@ def load(path: Path) -> Profile:
         raise ProfileError(f"cannot read the profile: {problem.strerror}", where=str(path), fix=fix) from problem
     except ValueError as problem:  # no plain file, too large, a NUL in the path
         where = str(path).replace("\0", "\\0")
-        raise ProfileError(f"cannot read the profile: {problem}", where=where, fix=fix) from problem
+        raise ProfileError(f"cannot read the profile: {said(problem)}", where=where, fix=fix) from problem
     return parse(raw, path)
 
 

@@ -24,3 +24,8 @@ def json_of(data: str | bytes) -> Any:
         return json.loads(data)
     except RecursionError as problem:
         raise ValueError("nested too deeply") from problem
+
+
+def said(problem: Exception) -> str:
+    """What was wrong, in words for people: of the system's errors without their number and the path again."""
+    return problem.strerror or "it cannot be read" if isinstance(problem, OSError) else str(problem)

@@ -20,7 +20,8 @@ from typing import IO
 
 from pih.build import extract
 from pih.tarball import TarFile
-from pih_runtime.errors import PihError, SealError
+from pih_runtime.errors import PihError, SealError, UsageError, WorkerError
+from pih_steps.spec import of_the_disk
 
 _UNREADABLE = (tarfile.TarError, OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)
 _PART = re.compile(r"(\./)?(oci-layout|index\.json|manifest\.json|blobs/sha256/[0-9a-f]{64})\Z")
@@ -52,16 +53,40 @@ def _copied(path: Path, copy: Copy) -> Iterator[Path]:
     if not path.is_file():
         yield path
         return
+    if _carried(path):
+        what = "this is a file that carries a bundle, which checks, shows and installs itself"
+        raise UsageError(what, where=str(path), fix=f"sh {path} verify; sh {path} shows what else it does")
     with tempfile.TemporaryDirectory(prefix="pih-") as folder:
         try:
             _extract(path, Path(folder), copy)
         except (*_UNREADABLE, extract.UnsafePathError) as problem:
-            raise SealError(f"no archive of an image layout: {problem}", where=str(path), fix=_FIX) from problem
+            if of_the_disk(problem):
+                raise _full(path, folder, problem) from problem
+            raise SealError(f"no archive of an image layout: {_words(problem)}", where=str(path), fix=_FIX) from problem
         try:
             yield Path(folder)
         except PihError as problem:
             problem.where = problem.where.replace(folder, str(path))
             raise
+
+
+def _full(path: Path, folder: str, problem: Exception) -> WorkerError:
+    said = getattr(problem, "strerror", "") or "it cannot be written"
+    what = f"the archive cannot be unpacked to look into it: {said} in {Path(folder).parent}"
+    return WorkerError(what, where=str(path), fix="make room there, or set TMPDIR to a folder on another disk")
+
+
+def _words(problem: Exception) -> str:
+    """Our own words, and none of tarfile's about the formats that it tried."""
+    plain = isinstance(problem, extract.UnsafePathError | tarfile.TarError) and "\n" not in str(problem)
+    return str(problem) if plain else "it is damaged, or no tar at all"
+
+
+def _carried(path: Path) -> bool:
+    """Whether this is a file of `pih export`, by how its script begins."""
+    with path.open("rb") as file:
+        first, _, third = (file.readline(1024) for _ in range(3))
+    return first == b"#!/bin/sh\n" and third.startswith(b"SELF=")
 
 
 def _extract(path: Path, root: Path, copy: Copy) -> None:

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from pih_runtime.errors import UsageError
+from pih_runtime.errors import UsageError, WorkerError
 
 _FICLONE = 0x40049409  # linux/fs.h
 _PARTS = {"oci-layout", "index.json", "blobs"}
@@ -25,7 +25,11 @@ def copied(image: Path, output: Path, finish: Callable[[Path], None] = lambda _:
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as beside:
         made, before = Path(beside, "new"), Path(beside, "before")
-        shutil.copytree(image, made, copy_function=_copy)
+        try:
+            shutil.copytree(image, made, copy_function=_copy)
+        except WorkerError as problem:
+            problem.where = problem.where.replace(str(made), str(output))
+            raise
         finish(made)
         _sync(made)
         if output.exists():
@@ -36,12 +40,18 @@ def copied(image: Path, output: Path, finish: Callable[[Path], None] = lambda _:
 
 def _copy(source: str, target: str) -> None:
     """Where the file system can share the blocks of two files, nothing is written."""
-    with Path(source).open("rb") as reader, Path(target).open("wb") as writer:
-        try:
-            fcntl.ioctl(writer.fileno(), _FICLONE, reader.fileno())
-        except OSError:
-            shutil.copyfileobj(reader, writer, 1 << 20)
-    shutil.copystat(source, target)
+    try:
+        with Path(source).open("rb") as reader, Path(target).open("wb") as writer:
+            try:
+                fcntl.ioctl(writer.fileno(), _FICLONE, reader.fileno())
+            except OSError:
+                shutil.copyfileobj(reader, writer, 1 << 20)
+        shutil.copystat(source, target)
+    except OSError as problem:  # the first one ends it: copytree would try all other files, and tell of each
+        fix = "make room or give access, or name a folder on another disk"
+        raise WorkerError(
+            problem.strerror or "cannot be copied", where=problem.filename or target, fix=fix
+        ) from problem
 
 
 def _sync(folder: Path) -> None:

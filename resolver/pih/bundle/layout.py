@@ -66,7 +66,7 @@ def read(path: Path) -> Layout:
     """Read a layout's one image; raises SealError for anything that does not hold together. Layers are not read."""
     version = _document((path / "oci-layout"), _MAX_JSON)
     if parsed(version, path / "oci-layout").get("imageLayoutVersion") != "1.0.0":
-        raise SealError("not an OCI image layout of version 1.0.0", where=str(path), fix=_FIX)
+        raise SealError("not an OCI image layout of version 1.0.0", where=str(path / "oci-layout"), fix=_FIX)
     index = parsed(_document(path / "index.json", _MAX_JSON), path / "index.json")
     entries = _list(index, "manifests", path)
     images = [entry for entry in entries if _image(entry)]

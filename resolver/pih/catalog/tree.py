@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pih.catalog.data import Catalog, Manifest
 from pih.catalog.manifest import MAX_BYTES, abi_problem, parse, refused
-from pih.reading import read_at_most
+from pih.reading import read_at_most, said
 from pih.structure import show
 from pih.toml_lines import key_lines
 from pih_runtime.errors import ResolutionError
@@ -29,7 +29,7 @@ def _read(root: Path, path: Path) -> Manifest:
     except OSError as problem:
         raise ResolutionError(f"cannot read: {problem.strerror}", where=where, fix="restore the plugin") from problem
     except ValueError as problem:
-        raise ResolutionError(f"cannot read: {problem}", where=where, fix="restore the plugin") from problem
+        raise ResolutionError(f"cannot read: {said(problem)}", where=where, fix="restore the plugin") from problem
     manifest = parse(raw, where)
     folder = f"{path.parent.parent.name}/{path.parent.name}"
     problems = {

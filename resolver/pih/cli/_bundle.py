@@ -13,13 +13,29 @@ from pih.cli import _workspace
 from pih.inspect.opened import Opened, opened, opened_image, root_of
 from pih_runtime.errors import UsageError
 
+_PARTS = ("oci-layout", "index.json", "blobs")
+_FIX = "name the folder of an image layout, or an archive of one"
+
+
+def there(bundle: str) -> Path:
+    """The path of a bundle; raises UsageError where nothing is there that could be one."""
+    path = Path(bundle)
+    if not path.exists():
+        raise UsageError("there is no such bundle", where=bundle, fix=_FIX)
+    if not path.is_file() and not path.is_dir():
+        raise UsageError("this is neither a folder nor a file", where=bundle, fix=_FIX)
+    if path.is_dir() and not root_of(path) and not any((path / name).exists() for name in _PARTS):
+        raise UsageError("there is no bundle in this folder", where=bundle, fix=_FIX)
+    return path
+
 
 def held(bundle: str) -> Opened:
     """A layout, archive or unpacked root by its path, or an image in an engine's store by its name there."""
     image = stored.named(bundle)
     if image is None:
-        with _workspace.own(Path(bundle)):
-            return opened(Path(bundle))
+        path = there(bundle)
+        with _workspace.own(path):
+            return opened(path)
     with renderer() as listener:
         return opened_image(image, _workspace.store(), os.environ, listener)
 
@@ -27,10 +43,8 @@ def held(bundle: str) -> Opened:
 @contextmanager
 def layout(bundle: str) -> Iterator[Path]:
     """The folder of a layout or of what an archive holds; raises UsageError for a form that keeps no layers."""
-    path, fix = Path(bundle), "name the folder of an image layout, or an archive of one"
-    if not path.exists() and stored.named(bundle) is None:
-        raise UsageError("there is no such bundle", where=bundle, fix=fix)
-    if not path.exists() or root_of(path):
-        raise UsageError("this form of a bundle keeps neither its layers as shipped nor a seal", where=bundle, fix=fix)
+    path = there(bundle) if stored.named(bundle) is None else None
+    if path is None or root_of(path):
+        raise UsageError("this form of a bundle keeps neither its layers as shipped nor a seal", where=bundle, fix=_FIX)
     with _workspace.own(path), archive.unpacked(path) as folder:
         yield folder

@@ -12,7 +12,7 @@ from pih.build.progress import renderer
 from pih.bundle import archive
 from pih.bundle import layout as layouts
 from pih.carry import export
-from pih.cli import _terminal, _workspace
+from pih.cli import _bundle, _terminal, _workspace
 from pih_runtime.errors import UsageError
 
 
@@ -33,7 +33,7 @@ def command(bundle: Path, output: Path, weights: Path | None, split: str, as_jso
     BUNDLE is the folder of an image layout or an archive of one. All of it is checked before.
     """
     parts = _bytes(split)
-    with renderer() as listener, _workspace.own(bundle), archive.unpacked(bundle) as layout:
+    with renderer() as listener, _workspace.own(_bundle.there(str(bundle))), archive.unpacked(bundle) as layout:
         found = export.export(layouts.read(layout), output, weights=weights, split=parts, listener=listener)
     if as_json:
         rows = {"files": [str(path) for path in found.files], "size": found.size, "digest": found.image}

@@ -12,7 +12,7 @@ from pathlib import Path
 import attrs
 
 from pih.lock.data import Lock, LockFile
-from pih.reading import json_of, read_at_most
+from pih.reading import json_of, read_at_most, said
 from pih.structure import StructureError, dotted, structure, unstructure
 from pih.writing import replace
 from pih_runtime import canonical
@@ -65,7 +65,7 @@ def read(path: Path) -> Lock:
         ) from problem
     except ValueError as problem:
         raise LockError(
-            f"cannot read the lock: {problem}", where=str(path), fix="write it again: pih lock"
+            f"cannot read the lock: {said(problem)}", where=str(path), fix="write it again: pih lock"
         ) from problem
     return from_json(raw, str(path))
 

@@ -19,6 +19,7 @@ import attrs
 
 from pih import catalog
 from pih.catalog import Manifest
+from pih.reading import said
 from pih.structure import show
 from pih.tarball import TarFile
 from pih_runtime.errors import PihError, ResolutionError
@@ -79,7 +80,9 @@ def of_archive(path: Path) -> Content:
         with TarFile.open(fileobj=io.BytesIO(raw), mode="r:") as archive:
             files = {item.name: _read(archive, item) for item in archive if item.isreg()}
     except (OSError, tarfile.TarError) as problem:
-        raise ResolutionError(f"not a plugin's archive: {problem}", where=str(path), fix="pack it again") from problem
+        raise ResolutionError(
+            f"not a plugin's archive: {said(problem)}", where=str(path), fix="pack it again"
+        ) from problem
     manifest = catalog.parse(files.get(MANIFEST, b""), f"{path}#{MANIFEST}")
     _check_whole(manifest, files, str(path))
     if _packed(files) != raw:

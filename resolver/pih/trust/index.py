@@ -13,7 +13,7 @@ from pathlib import Path
 
 import attrs
 
-from pih.reading import json_of, read_at_most
+from pih.reading import json_of, read_at_most, said
 from pih.structure import RefusedError, StructureError, dotted, structure, unstructure
 from pih.trust import sign
 from pih.trust.keyring import Key, Keyring
@@ -77,7 +77,7 @@ def read(folder: Path) -> tuple[Index, str]:
         first = failure.problems[0]
         raise ResolutionError(f"{dotted(first.path)}: {first.what}", where=str(path), fix=fix) from failure
     except (OSError, ValueError) as problem:
-        raise ResolutionError(f"not a catalog: {problem}", where=str(path), fix=fix) from problem
+        raise ResolutionError(f"not a catalog: {said(problem)}", where=str(path), fix=fix) from problem
     if found.schema != SCHEMA:
         raise ResolutionError(f"catalog schema {found.schema} is not {SCHEMA}", where=str(path), fix=fix)
     return found, hashlib.sha256(raw).hexdigest()
@@ -104,7 +104,7 @@ def rotations(folder: Path) -> tuple[Rotation, ...]:
         return ()
     except (OSError, ValueError, StructureError) as problem:
         raise ResolutionError(
-            f"not a list of rotations: {problem}", where=str(path), fix="get the catalog again from its publisher"
+            f"not a list of rotations: {said(problem)}", where=str(path), fix="get the catalog again from its publisher"
         ) from problem
 
 

@@ -15,7 +15,7 @@ from typing import Literal
 import attrs
 
 from pih.home import home
-from pih.reading import json_of, read_at_most
+from pih.reading import json_of, read_at_most, said
 from pih.structure import StructureError, dotted, structure, unstructure
 from pih.writing import replace
 from pih_runtime.errors import UsageError
@@ -92,7 +92,7 @@ def load(environment: Mapping[str, str]) -> Keyring:
         first = failure.problems[0]
         raise UsageError(f"{dotted(first.path)}: {first.what}", where=str(path), fix=fix) from failure
     except (OSError, ValueError) as problem:
-        raise UsageError(f"not a keyring: {problem}", where=str(path), fix=fix) from problem
+        raise UsageError(f"not a keyring: {said(problem)}", where=str(path), fix=fix) from problem
     if found.schema != SCHEMA:
         raise UsageError(f"keyring schema {found.schema} is not {SCHEMA}", where=str(path), fix=fix)
     return found

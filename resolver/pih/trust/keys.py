@@ -13,6 +13,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pih.reading import said
 from pih_runtime.errors import UsageError
 
 if TYPE_CHECKING:  # where nothing is signed, nothing waits for the library
@@ -105,7 +106,7 @@ def load_private(path: Path) -> Ed25519PrivateKey:
     try:
         found = serialization.load_pem_private_key(_read(path), None)
     except (OSError, ValueError, TypeError) as problem:
-        raise UsageError(f"not a private key: {problem}", where=str(path), fix=_MAKE) from problem
+        raise UsageError(f"not a private key: {_why(problem)}", where=str(path), fix=_MAKE) from problem
     if not isinstance(found, Ed25519PrivateKey):
         raise UsageError("not an ed25519 key", where=str(path), fix=_MAKE)
     return found
@@ -123,7 +124,7 @@ def load_public(path: Path) -> str:
             raise UsageError("this is a private key: it stays with its owner", where=str(path), fix=fix)
         found = serialization.load_pem_public_key(raw)
     except (OSError, ValueError, TypeError) as problem:
-        raise UsageError(f"not a public key: {problem}", where=str(path), fix=fix) from problem
+        raise UsageError(f"not a public key: {_why(problem)}", where=str(path), fix=fix) from problem
     if not isinstance(found, Ed25519PublicKey):
         raise UsageError("not an ed25519 key", where=str(path), fix=fix)
     return base64.b64encode(found.public_bytes_raw()).decode()
@@ -136,6 +137,11 @@ def load_either(path: Path) -> str:
     except OSError as problem:
         raise UsageError(f"not a key: {problem.strerror}", where=str(path), fix=_MAKE) from problem
     return public_of(load_private(path)) if private else load_public(path)
+
+
+def _why(problem: Exception) -> str:
+    """In our words: the library's are for programmers."""
+    return said(problem) if isinstance(problem, OSError) else "it is not PEM, is damaged, or asks for a password"
 
 
 def _read(path: Path) -> bytes:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from pih.reading import json_of, read_at_most
+from pih.reading import json_of, read_at_most, said
 from pih.structure import StructureError, structure, unstructure
 from pih.trust.keys import decoded, fingerprint, public_of, signed
 from pih_runtime.errors import ResolutionError
@@ -61,7 +61,9 @@ def read(path: Path) -> Signature | None:
         return None
     except (OSError, ValueError, StructureError) as problem:
         raise ResolutionError(
-            f"not a signature: {problem}", where=str(path), fix="have its publisher sign it again: pih catalog sign"
+            f"not a signature: {said(problem)}",
+            where=str(path),
+            fix="have its publisher sign it again: pih catalog sign",
         ) from problem
     return found
 
