@@ -1,5 +1,22 @@
-"""`python -m pih`: the command line."""
+"""`python -m pih`: the command line.
 
-from pih.cli import main
+A request to end, also while modules are imported, goes the way of an exception: what was made for a while is removed.
+"""
 
-main()
+import signal
+import sys
+from types import FrameType
+
+
+def _end(number: int, _: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_IGN)  # a second one would break off the removal
+    sys.exit(128 + number)
+
+
+try:
+    signal.signal(signal.SIGTERM, _end)
+    from pih.cli import main
+
+    main()
+except KeyboardInterrupt:
+    sys.exit(128 + signal.SIGINT)
