@@ -20,7 +20,7 @@ from pih.bundle import own as owned
 from pih.catalog import Catalog
 from pih.lock import Artifact, Lock
 from pih.profile import Profile
-from pih_runtime.errors import SealError
+from pih_runtime.errors import SealError, UsageError
 
 SOURCE_ROOT = Path(__file__).resolve().parents[3]
 IMAGE, WEIGHTS, DIGESTS = "image", "weights", "digests"  # steps of every build graph
@@ -55,6 +55,14 @@ def offline_option(command: Command) -> Command:
 def json_option(command: Command) -> Command:
     """`--json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")(command)
+
+
+def one_form(**asked: bool) -> str:
+    """The form of the answer by its option's name, '' for none; raises UsageError where several are asked for."""
+    found = [name for name, given in asked.items() if given]
+    if len(found) > 1:
+        raise UsageError(f"{' and '.join(f'--{name}' for name in found)} do not go together", fix="give one of them")
+    return "".join(found)
 
 
 def store() -> Store:

@@ -28,8 +28,8 @@ _NUMBERS = frozenset({2, 3, 4})
 @click.argument("old")
 @click.argument("new")
 @_workspace.profile_choice("Whose lock to take where OLD or NEW is a git revision alone.")
-@click.option("--markdown", "form", flag_value="markdown", help="Print Markdown for the comment of a pull request.")
-@click.option("--json", "form", flag_value="json", help="Print all of it as JSON, sizes in bytes.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown for the comment of a pull request.")
+@click.option("--json", "as_json", is_flag=True, help="Print all of it as JSON, sizes in bytes.")
 @click.option(
     "--max-growth",
     "growth",
@@ -45,7 +45,13 @@ _NUMBERS = frozenset({2, 3, 4})
     help=f"Fail on any of {', '.join(gates.KINDS)}: new ones, and for a licence another one.",
 )
 def command(
-    old: str, new: str, profile_path: Path | None, form: str | None, growth: tuple[str, ...], kinds: tuple[str, ...]
+    old: str,
+    new: str,
+    profile_path: Path | None,
+    as_markdown: bool,
+    as_json: bool,
+    growth: tuple[str, ...],
+    kinds: tuple[str, ...],
 ) -> None:
     """Say what differs between OLD and NEW: sizes, components, kernels, versions, permissions, licences, fallbacks.
 
@@ -55,6 +61,7 @@ def command(
 
     Exit code 1: a gate (--max-growth, --fail-on) did not hold; each one that did not is told on stderr.
     """
+    form = _workspace.one_form(markdown=as_markdown, json=as_json)
     found = compare(_side(old, profile_path), _side(new, profile_path))
     wanted = [kind.strip() for listed in kinds for kind in listed.split(",")]
     tripped = gates.tripped(found, growth, wanted)

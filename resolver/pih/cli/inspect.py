@@ -24,9 +24,9 @@ from pih_runtime.errors import UsageError
 @click.command(epilog="Example: pih inspect podman:localhost/pih/smollm2-cpu:0.1.0 --tree")
 @click.argument("bundle", required=False)
 @_workspace.profile_choice("The profile whose image to show; it is built unless it is in the store.")
-@click.option("--tree", "form", flag_value="tree", help="Show sizes as a tree: layers, components, largest files.")
-@click.option("--files", "form", flag_value="files", help="List every file with its size, component and reason.")
-@click.option("--json", "form", flag_value="json", help="Print all of it as JSON: {identity, layers, files, …}.")
+@click.option("--tree", "as_tree", is_flag=True, help="Show sizes as a tree: layers, components, largest files.")
+@click.option("--files", "as_files", is_flag=True, help="List every file with its size, component and reason.")
+@click.option("--json", "as_json", is_flag=True, help="Print all of it as JSON: {identity, layers, files, …}.")
 @click.option(
     "--html",
     "page",
@@ -35,12 +35,21 @@ from pih_runtime.errors import UsageError
     help="Write all of it as one page for a browser, which needs no network.",
 )
 @_workspace.offline_option
-def command(bundle: str | None, profile_path: Path | None, form: str | None, page: Path | None, offline: bool) -> None:
+def command(
+    bundle: str | None,
+    profile_path: Path | None,
+    as_tree: bool,
+    as_files: bool,
+    as_json: bool,
+    page: Path | None,
+    offline: bool,
+) -> None:
     """Show what is in a bundle: identity, target, plugins with reasons, ops, memory, layers, components, licences.
 
     BUNDLE is the folder of an OCI image layout, an archive of one, the root that it was unpacked to or installed in, or
     an image in an engine's store: podman:NAME, docker:NAME. --profile takes the image of a profile instead.
     """
+    form = _workspace.one_form(tree=as_tree, files=as_files, json=as_json)
     if (bundle is None) == (profile_path is None):
         raise UsageError("give a BUNDLE or a --profile", fix="pih inspect --profile profiles/smollm2-cpu.toml")
     if bundle is None:
@@ -49,8 +58,8 @@ def command(bundle: str | None, profile_path: Path | None, form: str | None, pag
     found = _bundle.held(bundle)
     if page is not None:
         replace(page, report.page(found))
-        _terminal.say([f"page     {page}"], err=form is not None)
-    if page is None or form is not None:
+        _terminal.say([f"page     {page}"], err=bool(form))
+    if page is None or form:
         _terminal.say(_FORMS[form or "overview"](found))
 
 

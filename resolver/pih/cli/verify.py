@@ -15,6 +15,7 @@ from pih.cli import _bundle, _terminal, _workspace
 from pih.inspect.opened import root_of
 from pih.seal import intact, unpacked, verify
 from pih.seal import policy as policies
+from pih.seal.agreement import LIST
 from pih.seal.verify import Verified
 from pih_runtime.errors import UsageError
 
@@ -102,6 +103,7 @@ def _words(found: Verified) -> list[str]:
         f"image     {image.layout.digest or 'not known: this form of the bundle keeps no manifest'}",
         f"config    {image.layout.config_digest}",
         f"intact    {len(image.files)} files, {size / 1e6:.2f} MB, {len(image.layout.layers)} layers",
+        f"          {len(image.files) - 1} are listed in {LIST}, which is one itself",
     ]
     if not image.layout.digest:
         lines.append("sealed    not known: signatures travel with the layout (--seal LAYOUT names it)")

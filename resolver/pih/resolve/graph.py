@@ -24,7 +24,7 @@ from pih.structure import unstructure
 
 # What compiles a kernel pack: the step that runs it, and the headers that packs of its kind share.
 COMPILERS = {"ziglang": ("kernels", ("kernels/include",)), "nvidia-cuda-nvrtc": ("cubin", ())}
-# Bytes that one digest stands for: decision 0010.
+# Bytes that one digest stands for: decision 0013.
 WEIGHTS_CHUNK = 4 << 20
 
 

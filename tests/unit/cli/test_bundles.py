@@ -9,11 +9,12 @@ from click.testing import CliRunner
 
 from pih.bundle import archive
 from pih.bundle.copy import copied
-from pih.cli import export, inspect, seal, size, verify, why
+from pih.cli import diff, export, inspect, seal, size, verify, why
 from pih.inspect.opened import opened
 from pih.trust import keys
 from pih_runtime.errors import SealError, UsageError, WorkerError
 from tests.support import bundles
+from tests.support.program import ROOT
 
 COMMANDS = {
     "inspect": (inspect, []),
@@ -104,3 +105,27 @@ def test_what_is_no_key_is_told_in_plain_words(tmp_path, load):
         load(tmp_path / "x.pem")
     with pytest.raises(UsageError, match="key: No such file or directory"):
         load(tmp_path / "none.pem")
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [
+        (inspect, ["x", "--json", "--tree"]),
+        (inspect, ["x", "--files", "--tree"]),
+        (diff, ["x", "y", "--json", "--markdown"]),
+    ],
+)
+def test_one_answer_has_one_form(command, arguments):
+    with pytest.raises(UsageError, match="do not go together"):
+        CliRunner().invoke(command.command, arguments, standalone_mode=False, catch_exceptions=False)
+
+
+def test_verify_and_inspect_count_the_same_files(tmp_path):
+    layout = str(bundles.write(tmp_path / "work"))
+    listed = CliRunner().invoke(inspect.command, [layout, "--files"]).output.count("\n")
+    assert f" {listed} are listed in /pih/bundle.json" in CliRunner().invoke(verify.command, [layout]).output
+
+
+def test_every_decision_has_a_number_of_its_own():
+    numbers = [page.name[:4] for page in (ROOT / "docs/decisions").glob("*.md")]
+    assert len(set(numbers)) == len(numbers)
