@@ -46,3 +46,15 @@ def remove(path: Path) -> None:
         if folder != path:
             folder.rmdir()
     path.rmdir()
+
+
+def sync(path: Path) -> None:
+    """Bring a file, or a folder with all that is in it, to the disk."""
+    for place in [path, *(Path(item.path) for item in below(path))] if path.is_dir() else [path]:
+        if place.is_symlink():
+            continue
+        handle = os.open(place, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

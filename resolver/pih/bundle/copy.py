@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from pih.build import tree
 from pih_runtime.errors import UsageError, WorkerError
 
 _FICLONE = 0x40049409  # linux/fs.h
@@ -31,7 +32,7 @@ def copied(image: Path, output: Path, finish: Callable[[Path], None] = lambda _:
             problem.where = problem.where.replace(str(made), str(output))
             raise
         finish(made)
-        _sync(made)
+        tree.sync(made)
         if output.exists():
             output.rename(before)
         made.rename(output)
@@ -52,16 +53,6 @@ def _copy(source: str, target: str) -> None:
         raise WorkerError(
             problem.strerror or "cannot be copied", where=problem.filename or target, fix=fix
         ) from problem
-
-
-def _sync(folder: Path) -> None:
-    for place, _, files in os.walk(folder):
-        for name in [".", *files]:
-            handle = os.open(Path(place, name), os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
 
 
 def _is_layout(path: Path) -> bool:

@@ -16,6 +16,7 @@ from pih_runtime.errors import BuildError
 
 SIZE = 1 << 16  # bytes
 BLOCK = 512
+SIGNATURES = 16  # of one statement that a host tries, as shell/40-signature.sh has it
 _SHELL = Path(__file__).with_name("shell")
 _SELF = re.compile(rb"\A(.*\n.*\nSELF)=.*")
 

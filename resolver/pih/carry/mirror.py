@@ -79,6 +79,7 @@ def write(found: Listing, store: Store, wheels: Sequence[Path], output: Path, li
             for name, path in sources.items():
                 (made / name).parent.mkdir(exist_ok=True)
                 shutil.copyfile(path, made / name)
+        tree.sync(made)
         if output.is_dir():
             output.rename(Path(beside, "before"))
         made.rename(output)

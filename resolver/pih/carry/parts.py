@@ -1,12 +1,14 @@
 """A file that is written in parts of a bounded size: NAME, NAME.001 and so on.
 
-Each is written beside its place and gets its name only when all are whole and on the disk, the first one last.
+Each is written in a folder of this export's own beside its place, and gets its name only when all are whole and on the
+disk, the first one last. A name that is there already stays what it is.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,8 +32,9 @@ class Part:
 class Parts:
     """A stream over parts of at most `limit` bytes each; the first begins behind `header` bytes that are kept free."""
 
-    def __init__(self, path: Path, header: int, limit: int) -> None:
+    def __init__(self, path: Path, beside: Path, header: int, limit: int) -> None:
         self._path = path
+        self._beside = beside
         self._header = header
         self._limit = limit
         self._done: list[Part] = []
@@ -59,7 +62,10 @@ class Parts:
         return tuple(self._done)
 
     def publish(self, header: bytes) -> list[Path]:
-        """Put the header in its place and give all parts their names; returns them, the first one first."""
+        """Put the header in its place and give all parts their names; returns them, the first one first.
+
+        Raises UsageError where a name is taken by now, and then leaves none.
+        """
         assert len(header) == self._header
         self._files[0].seek(0)
         self._files[0].write(header)
@@ -68,23 +74,28 @@ class Parts:
             os.fsync(file.fileno())
             file.close()
         names = [self._name(number) for number in range(len(self._files))]
-        for number in reversed(range(len(names))):
-            self._beside(number).replace(names[number])
-        for left in self._longer(len(names)):
-            left.unlink()
+        placed: list[Path] = []
+        try:
+            for number in reversed(range(len(names))):
+                _place(self._written(number), names[number])
+                placed.append(names[number])
+            _sync(self._path.parent)
+        except BaseException:
+            for name in placed:
+                name.unlink()
+            raise
         return names
 
-    def discard(self) -> None:
-        """Leave nothing behind."""
-        for number, file in enumerate(self._files):
+    def close(self) -> None:
+        """Nothing more is written."""
+        for file in self._files:
             file.close()
-            self._beside(number).unlink(missing_ok=True)
 
     def _open(self) -> None:
         number = len(self._files)
         if number > _MOST:
             raise UsageError(f"more than {_MOST} parts", where=str(self._path), fix="give --split a larger size")
-        file = self._beside(number).open("wb")
+        file = self._written(number).open("wb")
         self._files.append(file)
         if number == 0:
             file.seek(self._header)
@@ -100,23 +111,48 @@ class Parts:
     def _name(self, number: int) -> Path:
         return self._path.with_name(f"{self._path.name}.{number:03}") if number else self._path
 
-    def _beside(self, number: int) -> Path:
-        name = self._name(number)
-        return name.with_name(f".{name.name}.new")
+    def _written(self, number: int) -> Path:
+        return self._beside / str(number)
 
-    def _longer(self, count: int) -> Iterator[Path]:
-        """Parts of an earlier, longer export under the same name."""
-        number = count or 1
-        while (path := self._name(number)).is_file():
-            yield path
-            number += 1
+
+def check_place(path: Path) -> None:
+    """Raises UsageError where the name is taken, or its folder is missing."""
+    for name in (path, path.with_name(f"{path.name}.001")):
+        if os.path.lexists(name):
+            raise _taken(name)
+    if not path.parent.is_dir():
+        raise UsageError("there is no such folder", where=str(path.parent), fix="make it, or name another place")
 
 
 @contextmanager
 def writing(path: Path, header: int, limit: int) -> Iterator[Parts]:
-    """Parts to write in the block; unless they are published there, nothing of them stays."""
-    parts = Parts(path, header, limit)
+    """Parts to write in the block; unless they are published there, nothing of them stays. Raises as `check_place`."""
+    check_place(path)
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as beside:
+        parts = Parts(path, Path(beside), header, limit)
+        try:
+            yield parts
+        finally:
+            parts.close()
+
+
+def _place(written: Path, name: Path) -> None:
+    """By a link, which unlike a rename never takes the place of what another wrote meanwhile."""
     try:
-        yield parts
+        os.link(written, name)
+    except OSError as problem:
+        if os.path.lexists(name):
+            raise _taken(name) from problem
+        written.rename(name)  # a file system without links, such as that of a stick
+
+
+def _taken(name: Path) -> UsageError:
+    return UsageError("is there already", where=str(name), fix="name another file, or remove it and all its parts")
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
     finally:
-        parts.discard()
+        os.close(handle)

@@ -45,6 +45,8 @@ def layout(bundle: str) -> Iterator[Path]:
     """The folder of a layout or of what an archive holds; raises UsageError for a form that keeps no layers."""
     path = there(bundle) if stored.named(bundle) is None else None
     if path is None or root_of(path):
-        raise UsageError("this form of a bundle keeps neither its layers as shipped nor a seal", where=bundle, fix=_FIX)
+        form = "what is installed or unpacked" if path else "an engine's store"
+        what = f"{form} keeps neither the layers as shipped nor a seal"
+        raise UsageError(what, where=bundle, fix="name the image layout that it came from, or an archive of that")
     with _workspace.own(path), archive.unpacked(path) as folder:
         yield folder

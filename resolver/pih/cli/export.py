@@ -9,15 +9,15 @@ from pathlib import Path
 import click
 
 from pih.build.progress import renderer
-from pih.bundle import archive
-from pih.bundle import layout as layouts
-from pih.carry import export
+from pih.carry import export, header, parts
 from pih.cli import _bundle, _terminal, _workspace
-from pih_runtime.errors import UsageError
+from pih.seal import verify
+from pih.seal.verify import Verified
+from pih_runtime.errors import SealError, UsageError
 
 
 @click.command(epilog="Example: pih export dist/smollm2 -o smollm2.pih && sh smollm2.pih install --prefix /opt/pih")
-@click.argument("bundle", type=click.Path(path_type=Path, exists=True))
+@click.argument("bundle")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, metavar="FILE")
 @click.option(
     "--weights",
@@ -27,14 +27,18 @@ from pih_runtime.errors import UsageError
 )
 @click.option("--split", metavar="SIZE", default="", help="Write parts of at most this size, such as 4GB.")
 @_workspace.json_option
-def command(bundle: Path, output: Path, weights: Path | None, split: str, as_json: bool) -> None:
+def command(bundle: str, output: Path, weights: Path | None, split: str, as_json: bool) -> None:
     """Write BUNDLE as a file that verifies, installs and starts itself with `sh FILE`.
 
-    BUNDLE is the folder of an image layout or an archive of one. All of it is checked before.
+    BUNDLE is the folder of an image layout or an archive of one. It is checked before as `pih verify` checks it, and so
+    is who may have signed it: no statement may have more than 16 signatures. FILE must not be there yet.
     """
-    parts = _bytes(split)
-    with renderer() as listener, _workspace.own(_bundle.there(str(bundle))), archive.unpacked(bundle) as layout:
-        found = export.export(layouts.read(layout), output, weights=weights, split=parts, listener=listener)
+    limit = _bytes(split)
+    parts.check_place(output)
+    with renderer() as listener, _bundle.layout(bundle) as layout:
+        verified = verify.whole(layout)
+        _check_signatures(verified)
+        found = export.export(verified.image.layout, output, weights=weights, split=limit, listener=listener)
     if as_json:
         rows = {"files": [str(path) for path in found.files], "size": found.size, "digest": found.image}
         click.echo(json.dumps({"name": found.name, **rows, "header": f"sha256:{found.header}"}, indent=2))
@@ -42,6 +46,17 @@ def command(bundle: Path, output: Path, weights: Path | None, split: str, as_jso
     files = [f"file     {path}  {path.stat().st_size / 1e6:.1f} MB" for path in found.files]
     last = f"install  sh {found.files[0].name} install --prefix /opt/pih"
     _terminal.say([f"image    {found.image}", *files, last])
+
+
+def _check_signatures(found: Verified) -> None:
+    """A host tries each of them: thousands would keep it busy for hours."""
+    for kind, envelope in found.envelopes.items():
+        if (count := len(envelope.signatures)) > header.SIGNATURES:
+            raise SealError(
+                f"{kind} has {count} signatures, and a host tries {header.SIGNATURES}",
+                where=str(found.image.layout.path),
+                fix="seal the bundle as it was built, with the keys that matter",
+            )
 
 
 def _bytes(text: str) -> int:

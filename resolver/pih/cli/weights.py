@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import tempfile
 from pathlib import Path, PurePosixPath
 
 import click
@@ -102,7 +104,11 @@ def _artifact(lock: Lock, weights: Path, table: Path, output: Path) -> str:
 
 
 def _copied(path: Path, output: Path) -> Path:
-    beside = output.with_name(f".{output.name}.part")
-    shutil.copyfile(path, beside)
-    beside.replace(output)
+    with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as folder:
+        beside = Path(folder, "new")
+        with path.open("rb") as reader, beside.open("wb") as writer:
+            shutil.copyfileobj(reader, writer, 1 << 20)
+            writer.flush()
+            os.fsync(writer.fileno())
+        beside.replace(output)
     return output

@@ -120,6 +120,8 @@ def parse(data: bytes) -> Envelope:
         inner = json_of(payload)
         if not isinstance(inner, dict) or canonical(inner) != payload or to_json(envelope) != data:
             raise EnvelopeError(f"{_NONE}: it is not in canonical form")
+        if len(set(signatures)) != len(signatures):
+            raise EnvelopeError(f"{_NONE}: a signature is there twice")
     except EnvelopeError:
         raise
     except (

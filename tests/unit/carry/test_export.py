@@ -18,6 +18,8 @@ def image(tmp_path):
 
 
 def test_same_bundle_same_bytes(image, tmp_path):
+    for name in "ab":
+        (tmp_path / name).mkdir()
     one = export.export(image, tmp_path / "a" / "one.pih", weights=None, split=0)
     two = export.export(image, tmp_path / "b" / "two.pih", weights=None, split=0)
     assert one.files[0].read_bytes() == two.files[0].read_bytes()

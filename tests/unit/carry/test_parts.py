@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pih.carry import parts
+from pih_runtime.errors import UsageError
 
 
 @settings(max_examples=60)
@@ -29,9 +30,14 @@ def test_the_parts_make_the_whole(tmp_path_factory, chunks, limit):
     assert all(len(whole) <= limit for whole in data)
 
 
-def test_what_is_not_published_is_not_there(tmp_path):
-    (tmp_path / "x.pih").write_bytes(b"before")
+def write(path, size, byte=b"x"):
+    with parts.writing(path, 8, 20) as stream:
+        stream.write(byte * size)
+        stream.finish()
+        return stream.publish(b"8 bytes.")
 
+
+def test_what_is_not_published_is_not_there(tmp_path):
     def interrupted():
         with parts.writing(tmp_path / "x.pih", 8, 20) as stream:
             stream.write(b"x" * 100)
@@ -39,14 +45,36 @@ def test_what_is_not_published_is_not_there(tmp_path):
 
     with pytest.raises(KeyError):
         interrupted()
-    assert [path.name for path in tmp_path.iterdir()] == ["x.pih"]
-    assert (tmp_path / "x.pih").read_bytes() == b"before"
+    assert not list(tmp_path.iterdir())
 
 
-def test_a_shorter_one_leaves_no_part_of_a_longer_one(tmp_path):
-    for size in (100, 10):
-        with parts.writing(tmp_path / "x.pih", 8, 20) as stream:
-            stream.write(b"x" * size)
-            stream.finish()
-            stream.publish(b"8 bytes.")
-    assert [path.name for path in tmp_path.iterdir()] == ["x.pih"]
+@pytest.mark.parametrize("name", ["x.pih", "x.pih.001"])
+def test_what_is_there_stays(tmp_path, name):
+    (tmp_path / name).write_bytes(b"before")
+    with pytest.raises(UsageError, match="there already"):
+        write(tmp_path / "x.pih", 10)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_bytes() == b"before"
+
+
+def test_a_folder_that_is_missing_is_not_made(tmp_path):
+    with pytest.raises(UsageError, match="no such folder"):
+        write(tmp_path / "typo" / "x.pih", 10)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("size", [10, 100])
+@pytest.mark.parametrize("links", [True, False])
+def test_two_at_once_to_one_name(tmp_path, monkeypatch, size, links):
+    """The first one to be whole stays as it is, and the other says that it was too late."""
+    if not links:
+        monkeypatch.setattr(parts.os, "link", lambda *_: (_ for _ in ()).throw(PermissionError(1, "no links here")))
+    with parts.writing(tmp_path / "x.pih", 8, 20) as late:
+        late.write(b"l" * size)
+        names = write(tmp_path / "x.pih", 100)
+        late.write(b"l")
+        late.finish()
+        with pytest.raises(UsageError, match="there already"):
+            late.publish(b"8 later.")
+    assert sorted(tmp_path.iterdir()) == names
+    assert b"".join(path.read_bytes() for path in names) == b"8 bytes." + b"x" * 100
