@@ -1,6 +1,8 @@
-"""The script at the head of a carried file: constants of the bundle, then the text of `shell/`, the same for all.
+"""The script at the head of a carried file: a check of itself, constants of the bundle, and the text of `shell/`.
 
-Padded to whole blocks, so that the payload begins where `dd` can skip to. The third line is the digest of all of it,
+A shell reads line by line. It comes as far as check.sh, which compares the digest and evaluates what follows only if it
+is right. In check.sh and before it is no quote, so that one wrong bit can at most open one, and the lines behind it are
+a syntax error inside each kind of quote and outside: whatever the bit, nothing behind them is parsed. Padded to whole blocks, so that the payload begins where `dd` can skip to. The third line is the digest of all of it,
 with what follows the `=` in that line left out.
 """
 
@@ -17,6 +19,7 @@ from pih_runtime.errors import BuildError
 SIZE = 1 << 16  # bytes
 BLOCK = 512
 SIGNATURES = 16  # of one statement that a host tries, as shell/40-signature.sh has it
+_CHECK = Path(__file__).with_name("check.sh")
 _SHELL = Path(__file__).with_name("shell")
 _SELF = re.compile(rb"\A(.*\n.*\nSELF)=.*")
 
@@ -29,8 +32,8 @@ def installer() -> str:
 def render(title: str, constants: Mapping[str, str | int]) -> bytes:
     """The script, SIZE bytes. title: one line for whoever looks into the file."""
     given = "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in constants.items())
-    lines = ["#!/bin/sh", f"# {title}", f"SELF={'0' * 64}", f"HEADER_BLOCKS={SIZE // BLOCK}", given + installer()]
-    text = "\n".join(lines).encode("ascii")
+    lines = ["#!/bin/sh", f"# {title}", f"SELF={'0' * 64}", f"HEADER_BLOCKS={SIZE // BLOCK}"]
+    text = "\n".join([*lines, _CHECK.read_text("ascii") + given + installer()]).encode("ascii")
     if len(text) >= SIZE:
         raise BuildError(f"the header needs {len(text)} bytes, and has {SIZE}", fix="give --split a larger size")
     padded = text.ljust(SIZE, b"\n")

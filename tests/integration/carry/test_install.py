@@ -176,6 +176,50 @@ def test_a_file_that_was_put_there_is_found(made, prefix):
     assert "usr/lib/sitecustomize.py" in found.stderr
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda root: (root / "usr/lib64/ld-linux-x86-64.so.2").unlink(), "usr/lib64/ld-linux-x86-64.so.2"),
+        (lambda root: (root / "usr/lib/new").symlink_to("/etc"), "usr/lib/new"),
+        (
+            lambda root: (
+                (root / "usr/lib64/ld-linux-x86-64.so.2").unlink(),
+                (root / "usr/lib64/ld-linux-x86-64.so.2").symlink_to("/tmp/evil"),
+            ),
+            "usr/lib64/ld-linux-x86-64.so.2 -> /tmp/evil",
+        ),
+        (lambda root: (root / "usr/bin/python3.11").unlink(), "usr/bin/python3.11"),
+        (lambda root: (root / "usr/bin/python3.11").chmod(0o644), "usr/bin/python3.11"),
+        (lambda root: (root / "usr/new").mkdir(), "usr/new"),
+        (lambda root: os.mkfifo(root / "usr/pipe"), "usr/pipe"),
+        (lambda root: (root.rename(root.parent / "away"), root.symlink_to("away")), "root"),
+        (lambda root: (root.parent / "shape").unlink(), "shape"),
+        (lambda root: (root.parent / "about").write_text(""), "about"),
+        (lambda root: (root.parent / "pih").write_text("#!/bin/sh\necho hello\n"), "pih"),
+    ],
+)
+def test_whatever_was_changed_is_found_and_installed_anew(made, prefix, change, words):
+    sh(made["one"], "install", "--prefix", prefix)
+    change(prefix / "generations/1/root")
+    found = sh(made["one"], "status", "--check", "--prefix", prefix, check=False)
+    assert (found.returncode, words in found.stderr) == (8, True), found.stderr
+    assert "installs it anew" in found.stderr
+    assert sh(made["one"], "status", "--check", "--json", "--prefix", prefix, check=False).returncode == 8
+    again = sh(made["one"], "install", "--prefix", prefix)
+    assert "nothing to do" not in again.stderr
+    assert says(prefix) == "worker of one"
+    sh(prefix / "pih", "status", "--check")
+    assert [entry["generation"] for entry in status(prefix)] == [2]
+
+
+def test_a_way_in_that_is_missing_is_made_again(made, prefix):
+    sh(made["one"], "install", "--prefix", prefix)
+    for change in (lambda link: link.unlink(), lambda link: (link.unlink(), link.symlink_to("gone"))):
+        change(prefix / "pih")
+        sh(made["one"], "install", "--prefix", prefix)
+        assert says(prefix) == "worker of one"
+
+
 def test_one_change_at_a_time(made, prefix):
     sh(made["one"], "install", "--prefix", prefix)
     with (prefix / ".lock").open("a") as lock:
@@ -225,6 +269,8 @@ def test_usage(made, prefix):
         (["install"], "needs --prefix"),
         (["frobnicate"], "no verb frobnicate"),
         (["verify", "--frob"], "no option --frob"),
+        (["verify", "extra", "words"], "extra is one word too many"),
+        (["rollback", "1", "2", "--prefix", prefix], "2 is one word too many"),
         (["install", "--prefix"], "needs a value"),
         (["upgrade", "--prefix", prefix], "nothing is installed"),
         (["rollback", "--prefix", prefix], "nothing is installed"),

@@ -1,8 +1,10 @@
 """A carried file that is not what was exported is refused, and it is said what is wrong with it."""
 
 import base64
+import hashlib
 import io
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -32,6 +34,39 @@ def parts(tmp_path_factory):
     """A payload of 3 MB in four files."""
     weights = random.Random(1).randbytes(3 << 20)
     return carried(tmp_path_factory.mktemp("parts"), "large", split=1 << 20, weights=weights)
+
+
+WORDS = "attached config docker envelope file index layer layout manifest oci-layout podman weights ctr tiny for made"
+
+
+@pytest.mark.parametrize("shell", ["dash", "busybox ash", "bash --posix"])
+def test_one_wrong_bit_runs_no_word_of_the_bundle(file, tmp_path, shell):
+    """In the lines that are read before the check, and at every quote behind them: not one program is asked for."""
+    command = shell.split()
+    if not shutil.which(command[0]):
+        pytest.skip(f"{command[0]} is not installed")
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for word in WORDS.split():
+        (tools / word).write_text(f"#!/bin/sh\necho {word} >>{tmp_path}/run\n")
+        (tools / word).chmod(0o755)
+    data = file.read_bytes()
+    rest = data.index(b"#REST\n")
+    quotes = [at for at in range(rest, header.SIZE) if data[at : at + 1] in b"'\"`\n#"]
+    chance = random.Random(13)
+    places = [*range(rest), *chance.sample(quotes[: quotes.index(data.index(b"MEMBERS=") + 8) + 40], 60)]
+    copy = tmp_path / "flipped.pih"
+    accepted = []
+    for at, bit in [(at, bit) for at in places for bit in range(8) if chance.random() < 0.15]:
+        copy.write_bytes(flipped(data, at, bit))
+        environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}
+        run = subprocess.run(
+            [*command, str(copy), "verify"], capture_output=True, cwd=tmp_path, env=environment, check=False
+        )
+        if run.returncode == 0 or (tmp_path / "run").exists():
+            accepted.append((at, bit, run.stderr))
+            (tmp_path / "run").unlink(missing_ok=True)
+    assert not accepted
 
 
 def flipped(data, at, bit):
@@ -68,7 +103,7 @@ def test_one_wrong_bit_in_the_lines_that_look_for_wrong_bits(file, tmp_path, she
     if not shutil.which(command[0]):
         pytest.skip(f"{command[0]} is not installed")
     data = file.read_bytes()
-    places = [*range(data.index(b"NAME=")), *range(data.index(b"set -eu"), data.index(b"esac\n") + 5)]
+    places = range(data.index(b"#REST\n") + 6)
     copy = tmp_path / "flipped.pih"
     chance = random.Random(12)
     accepted = []
@@ -184,7 +219,7 @@ def test_what_no_bundle_has_is_not_unpacked_either(tmp_path, monkeypatch, entry,
     # the tar of busybox shortens such names, also in its listing: then it is a file that the bundle does not list
     assert "has an entry that no bundle has" in run.stderr or "does not list" in run.stderr
     assert not list((tmp_path / "pih").parent.glob("out"))
-    assert not list((tmp_path / "pih/generations").iterdir())
+    assert not (tmp_path / "pih").exists()
 
 
 def applets(folder):
@@ -193,9 +228,20 @@ def applets(folder):
     busybox = shutil.which("busybox")
     if not busybox:
         pytest.skip("busybox is not installed")
-    for name in subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split():
+    for name in {
+        "busybox",
+        *subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split(),
+    }:
         (tools / name).symlink_to(busybox)
     return tools
+
+
+# predicate type → media type of the document that is attached besides
+STATED = {
+    "https://slsa.dev/provenance/v1": "",
+    "https://spdx.dev/Document": "application/spdx+json",
+    "https://cyclonedx.org/bom": "application/vnd.cyclonedx+json",
+}
 
 
 class Team:
@@ -204,6 +250,8 @@ class Team:
     def __init__(self, folder):
         folder.mkdir(exist_ok=True)
         self.private = Ed25519PrivateKey.generate()
+        raw = self.private.public_key().public_bytes_raw()
+        self.keyid = f"ed25519:{hashlib.sha256(raw).hexdigest()[:32]}"
         self.public = folder / "team.pub"
         self.public.write_bytes(
             self.private.public_key().public_bytes(
@@ -211,41 +259,53 @@ class Team:
             )
         )
 
-    def seal(self, folder, digest=None, alter=lambda payload: payload):
+    def seal(self, folder, digest=None, alter=lambda payload: payload, junk=1, kinds=tuple(STATED)):
+        """Attach what pih attaches: for each predicate an envelope, for some the plain document too."""
         index = json.loads((folder / "index.json").read_bytes())
-        image = digest or index["manifests"][0]["digest"]
-        payload = oci.canonical(
-            {
-                "_type": "https://in-toto.io/Statement/v1",
-                "subject": [{"name": "tiny", "digest": {"sha256": image.removeprefix("sha256:")}}],
-                "predicateType": "https://slsa.dev/provenance/v1",
-                "predicate": {"note": 'a "subject":[{"digest":{"sha256":"' + "0" * 64 + '"}'},
+        image = index["manifests"][0]
+        for kind in kinds:
+            predicate = {"note": 'a "subject":[{"digest":{"sha256":"' + "0" * 64 + '"}', "kind": kind}
+            payload = oci.canonical(
+                {
+                    "_type": "https://in-toto.io/Statement/v1",
+                    "subject": [
+                        {
+                            "name": image["annotations"]["org.opencontainers.image.ref.name"],
+                            "digest": {"sha256": (digest or image["digest"]).removeprefix("sha256:")},
+                        }
+                    ],
+                    "predicateType": kind,
+                    "predicate": predicate,
+                }
+            )
+            media = b"application/vnd.in-toto+json"
+            signed = self.private.sign(b"DSSEv1 %d %b %d %b" % (len(media), media, len(payload), payload))
+            others = [
+                {"keyid": f"other{number:05}", "sig": base64.b64encode(number.to_bytes(64)).decode()}
+                for number in range(junk)
+            ]
+            envelope = {
+                "payload": base64.b64encode(alter(payload)).decode(),
+                "payloadType": media.decode(),
+                "signatures": [*others, {"keyid": self.keyid, "sig": base64.b64encode(signed).decode()}],
             }
-        )
-        kind = b"application/vnd.in-toto+json"
-        signed = self.private.sign(b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload))
-        envelope = {
-            "payload": base64.b64encode(alter(payload)).decode(),
-            "payloadType": kind.decode(),
-            "signatures": [
-                {"keyid": "other", "sig": base64.b64encode(bytes(64)).decode()},
-                {"keyid": "team", "sig": base64.b64encode(signed).decode()},
-            ],
-        }
-        blob = oci.add_bytes(folder, oci.canonical(envelope), "application/vnd.dsse.envelope.v1+json")
-        empty = oci.add_bytes(folder, b"{}", "application/vnd.oci.empty.v1+json")
+            self._attach(folder, index, "application/vnd.dsse.envelope.v1+json", oci.canonical(envelope))
+            if STATED[kind]:
+                self._attach(folder, index, STATED[kind], oci.canonical(predicate))
+        (folder / "index.json").write_bytes(oci.canonical(index))
+        return folder
+
+    def _attach(self, folder, index, kind, data):
         manifest = {
             "schemaVersion": 2,
             "mediaType": oci.MANIFEST,
-            "artifactType": "application/vnd.dsse.envelope.v1+json",
-            "config": empty.descriptor(),
-            "layers": [blob.descriptor()],
+            "artifactType": kind,
+            "config": oci.add_bytes(folder, b"{}", "application/vnd.oci.empty.v1+json").descriptor(),
+            "layers": [oci.add_bytes(folder, data, kind).descriptor()],
             "subject": {key: index["manifests"][0][key] for key in ("mediaType", "digest", "size")},
         }
         entry = oci.add_bytes(folder, oci.canonical(manifest), oci.MANIFEST).descriptor()
-        index["manifests"].append({**entry, "artifactType": manifest["artifactType"]})
-        (folder / "index.json").write_bytes(oci.canonical(index))
-        return folder
+        index["manifests"].append({**entry, "artifactType": kind})
 
 
 def of_layout(folder, output):
@@ -298,7 +358,7 @@ def test_no_signature_another_key_another_image_another_statement(tmp_path):
         (
             other.seal(layout(tmp_path / "others")),
             team.seal(layout(tmp_path / "elsewhere"), digest="sha256:" + "1" * 64),
-            team.seal(layout(tmp_path / "altered"), alter=lambda payload: payload.replace(b"tiny", b"tony")),
+            team.seal(layout(tmp_path / "altered"), alter=lambda payload: payload.replace(b"note", b"nope")),
         )
     ):
         file = of_layout(folder, tmp_path / f"{number}.pih")
@@ -345,3 +405,101 @@ def test_weights_that_a_signed_image_does_not_name(tmp_path):
     assert "but for the weights" in sh(file, "verify", "--key", team.public).stdout
     told = json.loads(sh(file, "verify", "--key", team.public, "--json").stdout)
     assert (told["signed"], told["weights_named"]) == (True, False)
+
+
+def test_junk_signatures_cost_little(tmp_path):
+    team = Team(tmp_path)
+    signed = of_layout(team.seal(layout(tmp_path / "layout"), junk=400), tmp_path / "signed.pih")
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    (tools / "openssl").write_text(f'#!/bin/sh\necho >>{tmp_path}/asked\nexec {shutil.which("openssl")} "$@"\n')
+    (tools / "openssl").chmod(0o755)
+    path = {"PATH": f"{tools}:{os.environ['PATH']}"}
+    sh(signed, "verify", "--key", team.public, environment=path)
+    assert len((tmp_path / "asked").read_text()) < 10
+    (tmp_path / "asked").unlink()
+    other = Team(tmp_path / "other")
+    assert sh(signed, "verify", "--key", other.public, environment=path, check=False).returncode == 8
+    assert 16 < len((tmp_path / "asked").read_text()) < 24
+
+
+def without_a_statement(team, folder):
+    team.seal(folder, kinds=("https://spdx.dev/Document", "https://cyclonedx.org/bom"))
+
+
+def renamed(team, folder):
+    team.seal(folder)
+    index = json.loads((folder / "index.json").read_bytes())
+    index["manifests"][0]["annotations"]["org.opencontainers.image.ref.name"] = "localhost/pih/other:1"
+    (folder / "index.json").write_bytes(oci.canonical(index))
+
+
+def another_document(team, folder):
+    team.seal(folder)
+    index = json.loads((folder / "index.json").read_bytes())
+    line = next(line for line in index["manifests"] if line.get("artifactType") == "application/spdx+json")
+    index["manifests"].remove(line)
+    team._attach(folder, index, "application/spdx+json", b'{"another":1}')
+    (folder / "index.json").write_bytes(oci.canonical(index))
+
+
+def one_thing_more(team, folder):
+    team.seal(folder)
+    index = json.loads((folder / "index.json").read_bytes())
+    team._attach(folder, index, "text/plain", b"hello")
+    (folder / "index.json").write_bytes(oci.canonical(index))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (without_a_statement, "not what pih seal attaches"),
+        (renamed, "has another name"),
+        (another_document, "is not attached"),
+        (one_thing_more, "not what pih seal attaches"),
+    ],
+)
+def test_what_is_attached_is_what_was_signed(tmp_path, change, words):
+    team = Team(tmp_path)
+    change(team, layout(tmp_path / "layout"))
+    run = sh(of_layout(tmp_path / "layout", tmp_path / "x.pih"), "verify", "--key", team.public, check=False)
+    assert (run.returncode, words in run.stderr, "vouched" in run.stdout) == (8, True, False), run.stderr
+
+
+def test_what_is_no_public_key(file, tmp_path):
+    team = Team(tmp_path)
+    signed = of_layout(team.seal(layout(tmp_path / "layout")), tmp_path / "signed.pih")
+    (tmp_path / "private.pem").write_bytes(
+        team.private.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+    )
+    (tmp_path / "junk.pub").write_text("hello")
+    for key, words in (("private.pem", "is a private key"), ("junk.pub", "is no public key"), ("none", "cannot read")):
+        run = sh(signed, "verify", "--key", tmp_path / key, check=False)
+        assert (run.returncode, words in run.stderr) == (2, True), run.stderr
+
+
+def test_the_key_is_asked_though_the_image_is_installed(tmp_path):
+    team, other = Team(tmp_path), Team(tmp_path / "other")
+    signed = of_layout(team.seal(layout(tmp_path / "layout")), tmp_path / "signed.pih")
+    prefix = tmp_path / "pih"
+    sh(signed, "install", "--prefix", prefix, "--key", team.public)
+    for verb in ("install", "upgrade"):
+        assert "nothing to do" in sh(signed, verb, "--prefix", prefix, "--key", team.public).stderr
+        run = sh(signed, verb, "--prefix", prefix, "--key", other.public, check=False)
+        assert (run.returncode, "nothing to do" in run.stderr) == (8, False), run.stderr
+    data = signed.read_bytes()
+    signed.write_bytes(flipped(data, data.index(b"weights weights"), 0))
+    assert sh(signed, "install", "--prefix", prefix, check=False).returncode == 8
+
+
+def test_a_refused_install_leaves_nothing(tmp_path):
+    team, other = Team(tmp_path), Team(tmp_path / "other")
+    signed = of_layout(team.seal(layout(tmp_path / "layout")), tmp_path / "signed.pih")
+    prefix = tmp_path / "opt" / "deep" / "pih"
+    assert sh(signed, "install", "--prefix", prefix, "--key", other.public, check=False).returncode == 8
+    data = signed.read_bytes()
+    signed.write_bytes(flipped(data, data.index(b"weights weights"), 0))
+    assert sh(signed, "install", "--prefix", prefix, check=False).returncode == 8
+    assert not (tmp_path / "opt").exists()

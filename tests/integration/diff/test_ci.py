@@ -138,3 +138,22 @@ def test_a_new_profile_has_its_sizes_told(repository, tmp_path):
     assert said.startswith("### profiles/other.toml is new\n```\nlayer ")
     for path in (new, new.with_name("other.lock.json"), repository / "new.md"):
         path.unlink()
+
+
+def test_a_base_that_is_not_there_and_no_arguments(tmp_path):
+    """Neither needs a build, and nothing stays behind."""
+    script = Path(__file__).resolve().parents[3] / "docs/ci/compare.sh"
+    (tmp_path / "tmp").mkdir()
+    subprocess.run(["git", "init", "--quiet", tmp_path / "clone"], check=True)
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp")}
+    for arguments, words in (([], "usage: "), (["gone", "x.toml", "x.md"], "there is no commit gone")):
+        run = subprocess.run(
+            ["sh", script, *arguments],
+            cwd=tmp_path / "clone",
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (run.returncode, words in run.stderr) == (2, True), run.stderr
+    assert not list((tmp_path / "tmp").iterdir())

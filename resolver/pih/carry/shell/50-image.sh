@@ -18,7 +18,7 @@ check_host() {
 check_room() {
     needs=$UNPACKED
     [ -z "$WEIGHTS" ] || needs=$((needs + $(size_of "$WEIGHTS")))
-    free=$(df -Pk "$1" | awk 'END { print $4 }')
+    free=$(df -Pk "$(nearest "$1")" | awk 'END { print $4 }')
     [ "$free" -gt $((needs / 1024)) ] ||
         die $HOST "the image needs $(megabytes "$needs") on the disk of $1, and $(megabytes $((free * 1024))) are free" \
             "make room there, or take another --prefix"
@@ -95,6 +95,27 @@ unlisted() (
     cd "$1"
     find . -type f | sed 's|^\./||' | awk 'NR == FNR { known[substr($0, 67)] = 1; next } !($0 in known)' "$2" -
 )
+
+# shape ROOT: what is no plain file, each with what it is, and the plain files that may be run
+shape() (
+    cd "$1"
+    find . -type d | sed 's|^|folder |'
+    find . -type l | while read -r name; do printf 'link %s -> %s\n' "$name" "$(readlink "$name")"; done
+    find . -type f -perm -100 | sed 's|^|program |'
+    find . ! -type d ! -type l ! -type f | sed 's|^|other |'
+)
+
+# reshaped ROOT LIST: the first thing of another kind or target than the list says, if there is one
+reshaped() {
+    shape "$1" | awk '
+        NR == FNR { known[$0] = 1; next }
+        !($0 in known) { found = $0; exit }
+        { delete known[$0] }
+        END {
+            for (line in known) if (found == "") found = line
+            if (found != "") { sub(/^[a-z]* [.]\/?/, "", found); print found }
+        }' "$2" -
+}
 
 # changed ROOT LIST: the first file that is not what the list says, if one is not
 changed() (

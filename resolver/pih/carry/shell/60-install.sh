@@ -1,18 +1,45 @@
 # A prefix:
 #   generations/N/root       the image's files           generations/N/files  their digests
-#   generations/N/about      what it is, in words        generations/N/pih    this script, without the payload
+#   generations/N/about      what it is, in words        generations/N/shape  its folders, links and programs
+#   generations/N/pih        this script, without the payload
 #   current -> generations/N the one that runs           pih -> current/pih   for whoever has not the file at hand
 # Whatever ends in .partial or .removed was interrupted, and goes with the next change.
 
+# nearest PATH: the folder itself, or the one above it that is there
+nearest() (
+    path=$1
+    while [ ! -d "$path" ]; do
+        case $path in */*) path=${path%/*} ;; *) path=. ;; esac
+        path=${path:-/}
+    done
+    cd "$path" && pwd -P
+)
+
+# check_prefix DIR: whether it can be one; nothing is made yet
+check_prefix() {
+    case $(nearest "$1")$1 in *[!A-Za-z0-9/._+,@=-]*)
+        die $USAGE_CODE "the prefix $1 has characters that no unit file could hold" "letters, digits and . _ + , @ = -"
+        ;;
+    esac
+    [ -w "$(nearest "$1")" ] || die $HOST "cannot write $1" "take a --prefix of your own, or be root"
+}
+
 # open_prefix DIR: an absolute path, made if need be
 open_prefix() {
+    check_prefix "$1"
+    above=$(nearest "$1")
+    if [ ! -d "$1/generations" ]; then ABOVE=$above; fi
     mkdir -p "$1/generations" 2>/dev/null || die $HOST "cannot write $1" "take a --prefix of your own, or be root"
     PREFIX=$(cd "$1" && pwd -P)
     [ -w "$PREFIX/generations" ] || die $HOST "cannot write $PREFIX" "take a --prefix of your own, or be root"
-    case $PREFIX in *[!A-Za-z0-9/._+,@=-]*)
-        die $USAGE_CODE "the prefix $PREFIX has characters that no unit file could hold" "letters, digits and . _ + , @ = -"
-        ;;
-    esac
+}
+
+# close_prefix: what open_prefix made goes again, unless something was installed
+close_prefix() {
+    if [ -z "$ABOVE" ] || ! rmdir "$PREFIX/generations" 2>/dev/null; then return; fi
+    rm -f "$PREFIX/.lock"
+    folder=$PREFIX
+    while [ "$folder" != "$ABOVE" ] && rmdir "$folder" 2>/dev/null; do folder=${folder%/*}; done
 }
 
 # find_prefix DIR: of an installation that is there
@@ -66,7 +93,7 @@ current() {
 
 # about N KEY
 about() {
-    sed -n "s/^$2 //p" "$PREFIX/generations/$1/about"
+    [ ! -r "$PREFIX/generations/$1/about" ] || sed -n "s/^$2 //p" "$PREFIX/generations/$1/about"
 }
 
 # switch N: by one rename. A folder as its goal makes every mv do just that, also onto a link to a folder.
@@ -128,14 +155,40 @@ add_weights() {
         die $HOST "the digests of the weights could not be copied" "see that the disk of $1 has room"
 }
 
-# next_generation: unpacks the image beside, brings it to the disk, gives it its name, and then the link
-next_generation() {
+# check_file: all that can be wrong with it before it is unpacked, and with this host
+check_file() {
     check_host
     check_sizes
-    check_room "$PREFIX"
     check_frame
     check_members $SMALL
     [ -z "$KEY" ] || check_signature "$KEY"
+}
+
+# entry: the way in for whoever has not the file at hand; made again where it is gone
+entry() {
+    [ "$(readlink "$PREFIX/pih" 2>/dev/null)" != current/pih ] || return 0
+    rm -f "$PREFIX/pih"
+    ln -s current/pih "$PREFIX/pih"
+}
+
+# replace_damaged N: generations of the image that N is now, or of none that is known, whose files are not what they were
+replace_damaged() {
+    for old in $(generations); do
+        case $(about "$old" image) in "$IMAGE" | '') ;; *) continue ;; esac
+        if [ "$old" -eq "$1" ] || [ -z "$(wrong "$old")" ]; then
+            continue
+        elif [ -n "$(users "$old")" ]; then
+            say "keep     generation $old, which is damaged and still runs: stop it, then install again"
+        else
+            say "remove   generation $old, which is damaged"
+            remove "$old"
+        fi
+    done
+}
+
+# next_generation: unpacks the image beside, brings it to the disk, gives it its name, and then the link
+next_generation() {
+    check_room "$PREFIX"
     number=$(($(generations | tail -n 1) + 1))
     partial=$PREFIX/generations/$number.partial
     mkdir -p "$partial/root"
@@ -144,6 +197,7 @@ next_generation() {
     mount_points "$partial/root"
     add_weights "$partial/root"
     list_rest "$partial/root" "$partial/files"
+    shape "$partial/root" >"$partial/shape"
     dd if="$0" bs=512 count="$HEADER_BLOCKS" of="$partial/pih" 2>/dev/null
     {
         printf 'name %s\nversion %s\nimage %s\nlock %s\nsigned %s\n' "$NAME" "$VERSION" "$IMAGE" "$LOCK" "$SIGNED"
@@ -153,7 +207,8 @@ next_generation() {
     mv "$partial" "${partial%.partial}"
     flush
     switch "$number"
-    [ -e "$PREFIX/pih" ] || ln -s current/pih "$PREFIX/pih"
+    entry
+    replace_damaged "$number"
     prune "$KEEP"
     say "installed  $NAME $VERSION as generation $number in $PREFIX"
     say "vouched    $(vouched)"
@@ -175,15 +230,31 @@ same_image() {
     [ -n "$1" ] && [ "$(about "$1" image)" = "$IMAGE" ]
 }
 
+# renew N: the image of this file is generation N already, and stays so if both are whole
+renew() {
+    check_members layer file weights
+    damage=$(wrong "$1")
+    if [ -n "$damage" ]; then
+        say "repair   generation $1 is not what was installed ($damage): it is installed anew"
+        next_generation
+        return
+    fi
+    entry
+    say "nothing to do: $NAME $IMAGE is installed and whole, as generation $1"
+    [ -z "$UNIT" ] || write_unit
+}
+
 verb_install() {
     check_weights
+    check_prefix "$PREFIX"
+    check_file
+    [ -L "$PREFIX/current" ] || check_room "$PREFIX"
     open_prefix "$PREFIX"
     lock_prefix
     now=$(current)
     if same_image "$now"; then
-        say "nothing to do: $NAME $IMAGE is installed, as generation $now"
-        [ -z "$UNIT" ] || write_unit
-    elif [ -n "$now" ]; then
+        renew "$now"
+    elif [ -n "$now" ] && [ -n "$(about "$now" name)" ]; then
         die $USAGE_CODE "$PREFIX has $(about "$now" name) already" "upgrade, or another --prefix"
     else
         next_generation
@@ -193,16 +264,22 @@ verb_install() {
 verb_upgrade() {
     check_weights
     find_prefix "$PREFIX"
+    check_file
     open_prefix "$PREFIX"
     lock_prefix
     now=$(current)
     [ -n "$now" ] || die $USAGE_CODE "nothing is installed in $PREFIX" "install"
     if same_image "$now"; then
-        say "nothing to do: $NAME $IMAGE runs already, as generation $now"
+        renew "$now"
         return
     fi
-    [ "$(about "$now" name)" = "$NAME" ] || [ -n "$OTHER" ] ||
-        die $USAGE_CODE "$PREFIX is of $(about "$now" name), this file is $NAME" "another --prefix, or --other-deployment"
+    case $(about "$now" name) in
+    "$NAME" | '') ;;
+    *)
+        [ -n "$OTHER" ] || die $USAGE_CODE "$PREFIX is of $(about "$now" name), this file is $NAME" \
+            "another --prefix, or --other-deployment"
+        ;;
+    esac
     next_generation
 }
 

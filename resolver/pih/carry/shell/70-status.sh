@@ -3,16 +3,34 @@ disk() {
     echo "$(($(du -sk "$PREFIX/generations/$1" | awk '{ print $1 }') * 1024))"
 }
 
+# own_script FILE: whether the script's third line is its digest
+own_script() {
+    [ "SELF=$(sed '3s/=.*/=/' "$1" | digest)" = "$(sed -n '3{p;q;}' "$1")" ]
+}
+
+# wrong N: the first thing in a generation that is not what was installed, by its name there; nothing where all is
+wrong() {
+    place=$PREFIX/generations/$1
+    for name in about files shape pih; do
+        [ -f "$place/$name" ] && [ -s "$place/$name" ] || { echo "$name" && return; }
+    done
+    own_script "$place/pih" || { echo pih && return; }
+    [ -d "$place/root" ] && [ ! -L "$place/root" ] || { echo root && return; }
+    {
+        changed "$place/root" "$place/files"
+        unlisted "$place/root" "$place/files"
+        reshaped "$place/root" "$place/shape"
+    } | sed -n '1{s|^|root/|;p;}' | tr -d '"\\'
+}
+
 # whole N: 'yes', 'unread' where nobody asked, or the file that is not what it was
 whole() {
     if [ -z "$CHECK" ]; then
         echo unread
         return
     fi
-    folder=$PREFIX/generations/$1
-    wrong=$(changed "$folder/root" "$folder/files")
-    [ -n "$wrong" ] || wrong=$(unlisted "$folder/root" "$folder/files" | head -n 1)
-    echo "${wrong:-yes}"
+    found=$(wrong "$1")
+    echo "${found:-yes}"
 }
 
 status_line() {
@@ -37,7 +55,7 @@ verb_status() {
     [ -z "$JSON" ] || printf '{"prefix": "%s", "generations": [' "$PREFIX"
     for number in $(generations); do
         state=$(whole "$number")
-        case $state in yes | unread) ;; *) trouble="$trouble generations/$number/root/$state" ;; esac
+        case $state in yes | unread) ;; *) trouble="$trouble generations/$number/$state" ;; esac
         is=false mark=' '
         [ "$number" != "$now" ] || is=true mark='*'
         if [ -n "$JSON" ]; then
@@ -52,5 +70,6 @@ verb_status() {
         fi
     done
     [ -z "$JSON" ] || echo ']}'
-    [ -z "$trouble" ] || die $SEAL "not what was installed:$trouble" "install it again, or rollback"
+    [ -z "$trouble" ] || die $SEAL "not what was installed:$trouble" \
+        "sh FILE upgrade --prefix $PREFIX, with the .pih file of that version, installs it anew; or rollback to a whole one"
 }

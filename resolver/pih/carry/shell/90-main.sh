@@ -60,6 +60,7 @@ finish() {
     esac
     [ -z "$partial" ] || rm -rf "$partial"
     [ -z "$HELD" ] || rm -f "$HELD"
+    close_prefix
     [ -z "$SCRATCH" ] || rm -rf "$SCRATCH"
     exit $code
 }
@@ -68,7 +69,11 @@ main() {
     VERB=${1:-help}
     [ $# -eq 0 ] || shift
     PREFIX='' KEY='' WEIGHTS='' KEEP=3 UNIT='' UNIT_DIR='' OTHER='' LISTEN='' DIRECT='' CHECK='' JSON='' ARGUMENT=''
-    SIGNED=no HELD='' SCRATCH='' partial=''
+    SIGNED=no HELD='' ABOVE='' SCRATCH='' partial=''
+    case $VERB in
+    help | --help | -h | verify | load | install | upgrade | start | status | rollback | uninstall) ;;
+    *) die $USAGE_CODE "there is no verb $VERB" "sh $0 help" ;;
+    esac
     while [ $# -gt 0 ]; do
         case $1 in
         --prefix | --key | --weights | --keep | --unit-dir | --listen)
@@ -89,7 +94,11 @@ main() {
         --check) CHECK=yes ;;
         --json) JSON=yes ;;
         -*) die $USAGE_CODE "there is no option $1" "sh $0 help" ;;
-        *) ARGUMENT=$1 ;;
+        *)
+            case $VERB:$ARGUMENT in rollback: | load:) ARGUMENT=$1 ;; *)
+                die $USAGE_CODE "$1 is one word too many" "sh $0 help" ;;
+            esac
+            ;;
         esac
         shift
     done
@@ -107,7 +116,6 @@ main() {
         if [ -z "$PREFIX" ] && [ -d "${0%/*}/generations" ]; then PREFIX=${0%/*}; fi
         [ -n "$PREFIX" ] || die $USAGE_CODE "$VERB needs --prefix DIR" "for example --prefix /opt/pih"
         ;;
-    *) die $USAGE_CODE "there is no verb $VERB" "sh $0 help" ;;
     esac
     trap finish EXIT
     trap 'exit 130' INT
@@ -117,5 +125,5 @@ main() {
     "verb_$VERB"
 }
 
-[ "$CHECKED" = "$SELF" ] && main "$@"
+main "$@"
 exit
