@@ -1,8 +1,10 @@
 """The script at the head of a carried file: a check of itself, constants of the bundle, and the text of `shell/`.
 
 A shell reads line by line. It comes as far as check.sh, which compares the digest and evaluates what follows only if it
-is right. In check.sh and before it is no quote, so that one wrong bit can at most open one, and the lines behind it are
-a syntax error inside each kind of quote and outside: whatever the bit, nothing behind them is parsed. Padded to whole blocks, so that the payload begins where `dd` can skip to. The third line is the digest of all of it,
+is right. In check.sh and before it is no quote, so that one wrong bit can at most open one, and its last lines are a
+syntax error inside each kind of quote and outside: whatever the bit, nothing behind them is parsed.
+
+Padded to whole blocks, so that the payload begins where `dd` can skip to. The third line is the digest of all of it,
 with what follows the `=` in that line left out.
 """
 

@@ -142,7 +142,7 @@ def test_a_new_profile_has_its_sizes_told(repository, tmp_path):
 
 def test_a_base_that_is_not_there_and_no_arguments(tmp_path):
     """Neither needs a build, and nothing stays behind."""
-    script = Path(__file__).resolve().parents[3] / "docs/ci/compare.sh"
+    script = ROOT / "docs/ci/compare.sh"
     (tmp_path / "tmp").mkdir()
     subprocess.run(["git", "init", "--quiet", tmp_path / "clone"], check=True)
     environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp")}
