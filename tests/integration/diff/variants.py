@@ -12,7 +12,7 @@ import gguf
 from tests.support.artifacts import artifact
 from tests.support.locks import sealed_text
 from tests.support.program import pih
-from tests.unit.lower.test_steps import write_gguf
+from tests.unit.lower.gguf_file import write_gguf
 
 PROFILE = """
 [deployment]

@@ -154,7 +154,7 @@ def test_the_store_is_where_the_user_says():
 
 @pytest.mark.parametrize("place", [default_root, keyring.path_of])
 def test_a_user_without_a_home_is_told_what_to_set(place, monkeypatch):
-    monkeypatch.delenv("HOME")
+    monkeypatch.delenv("HOME", raising=False)
     monkeypatch.setattr("pwd.getpwuid", lambda number: {}[number])  # as for a number that /etc/passwd lacks
     with pytest.raises(UsageError, match="nothing says where your home folder is") as caught:
         place({})

@@ -18,9 +18,8 @@ from pih.build.store import open_store
 from pih.bundle import stored
 from pih.inspect.opened import opened, opened_image
 from pih_runtime.errors import FetchError, SealError, UsageError
+from tests.support.shipped import LOCK, PROFILE, listing
 from tests.unit.bundle import layouts
-from tests.unit.inspect.test_opened import listing
-from tests.unit.inspect.test_why import LOCK, PROFILE
 
 TEXT = locks.path_for(PROFILE).read_bytes()
 ID = "1" * 64

@@ -10,7 +10,7 @@ from pih.seal import attach, dsse, referrers
 from pih.seal import verify as seals
 from pih_runtime.errors import SealError
 from tests.support import bundles
-from tests.unit.inspect.test_opened import LINE, TEXT, listing
+from tests.support.shipped import LINE, TEXT, listing
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from pih.inspect import bundle, causes, explain, moves, overview, report, why
 from pih.inspect.bundle import Contents
 from pih.inspect.opened import Opened
 from pih_runtime.errors import LockError, PihError
-from tests.unit.inspect.test_why import FILES, LOCK, PROFILE, ROOT
+from tests.support.shipped import LOCK, PROFILE, ROOT
+from tests.unit.inspect.test_why import FILES
 
 VALUES = st.sampled_from(
     ["", "pih", "weights", "model/llama", "backend/cpu", " → ", "x.toml:1 a.b = 1", "\0", "ü" * 99]

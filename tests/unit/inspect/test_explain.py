@@ -6,7 +6,7 @@ import pytest
 from pih import lock as locks
 from pih import profile
 from pih.inspect import explain, overview, reasons
-from tests.unit.inspect.test_why import LOCK, PROFILE, ROOT
+from tests.support.shipped import LOCK, PROFILE, ROOT
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import pytest
 from pih import profile
 from pih.inspect.moves import Move, moves
 from pih.lock import Device
-from tests.unit.inspect.test_why import LOCK, PROFILE, ROOT
+from tests.support.shipped import LOCK, PROFILE, ROOT
 
 NONE = frozenset()
 

@@ -1,27 +1,16 @@
 """Bundles in every form, and what is refused of them."""
 
-import hashlib
 import io
-import json
 import random
 import tarfile
 
 import pytest
 
-from pih import lock as locks
 from pih.bundle import archive
 from pih.inspect.opened import opened
 from pih_runtime.errors import LockError, SealError
+from tests.support.shipped import LOCK, TEXT, listing
 from tests.unit.bundle import layouts
-from tests.unit.inspect.test_why import LOCK, PROFILE
-
-TEXT = locks.path_for(PROFILE).read_bytes()
-LINE = {"path": "/pih/lock.json", "size": 1, "digest": "sha256:0", "component": "pih", "reason": "r", "layer": "app"}
-
-
-def listing(lock=TEXT, **changes):
-    digest = "sha256:" + hashlib.sha256(lock).hexdigest()
-    return json.dumps({"schema": 1, "name": "toy", "lock": digest, "files": [LINE], **changes}).encode()
 
 
 @pytest.fixture

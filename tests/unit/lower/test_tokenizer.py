@@ -9,16 +9,7 @@ import tokenizers
 
 from pih_runtime.errors import BuildError
 from pih_steps.lower.tokenizer import token_id, tokenizer_json
-
-LETTERS = [chr(code) for code in range(33, 127)] + ["Ġ", "Ċ"]
-METADATA = {
-    "tokenizer.ggml.model": "gpt2",
-    "tokenizer.ggml.pre": "smollm",
-    "tokenizer.ggml.tokens": ["<|end|>", "<tool>", *LETTERS, "Ġt", "he", "Ġthe", "12", "ĠĠ"],
-    "tokenizer.ggml.token_type": [3, 4] + [1] * (len(LETTERS) + 5),
-    "tokenizer.ggml.merges": ["Ġ t", "h e", "Ġt he", "1 2", "Ġ Ġ"],
-    "tokenizer.ggml.eos_token_id": 0,
-}
+from tests.unit.lower.gguf_file import METADATA
 
 
 def converted(**changes):

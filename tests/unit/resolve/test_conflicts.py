@@ -24,7 +24,7 @@ from pih.resolve.explain import failure
 from pih.resolve.solve import DeadEnd, Need, solve
 from pih.sizes import memory_bytes
 from pih_runtime.errors import PihError
-from tests.unit.lower.test_steps import write_gguf
+from tests.unit.lower.gguf_file import write_gguf
 
 ROOT = Path(__file__).parents[3]
 CASES = sorted((Path(__file__).parent / "conflicts").glob("*.toml"))
