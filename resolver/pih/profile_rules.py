@@ -11,7 +11,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from pih.profile_schema import MODEL_KINDS, Intent, Model
 from pih.sources import Source, parse_source
 from pih.structure import RefusedError, choice_problem, show
-from pih_runtime.ops import OPS
+from pih_runtime.ops import KERNEL_OPS
 
 
 def check_together(intent: Intent) -> None:
@@ -103,8 +103,8 @@ def _fallbacks_are_named(intent: Intent) -> None:
             'set kernels.fallback = "allow", or remove fallback_ops',
         )
     for op in kernels.fallback_ops:
-        if op not in OPS:
-            raise RefusedError("kernels.fallback_ops", *choice_problem(op, OPS))
+        if op not in KERNEL_OPS:
+            raise RefusedError("kernels.fallback_ops", *choice_problem(op, KERNEL_OPS))
 
 
 def _pins_are_of_separate_weights(intent: Intent) -> None:

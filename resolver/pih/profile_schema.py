@@ -203,6 +203,11 @@ class Backend:
     """What runs the plan."""
 
     plugin: str = _text(_PLUGIN, "The backend plugin, by the name after `backend/`.", "cpu", "cpu")
+    graphs: bool = _choice(
+        "Replay steps of decodes as graphs, recorded at start for each size of batch: less work of the host for each "
+        "token. For backend `cuda`.",
+        False,
+    )
 
 
 @attrs.frozen(kw_only=True)

@@ -1,9 +1,11 @@
 """Step `imports`: which modules the application can import, of its wheels and of the standard library.
 
-Inputs: the bundle's wheels as artifacts, the runtime's and the plugins' packages as trees. The output is
-small and changes seldom, so that an edited plugin does not rebuild the layers below it:
+Inputs: the bundle's wheels as artifacts, the runtime's and the plugins' packages as trees; params.libraries, where
+plugins open shared libraries of wheels themselves: {path in its wheel: plugin}. The output is small and changes
+seldom, so that an edited plugin does not rebuild the layers below it:
 
-    {"stdlib": {module: reason}, "wheels": {artifact: {module: reason}}, "libraries": {name: reason}}
+    {"stdlib": {module: reason}, "wheels": {artifact: {module: reason}}, "opened": {artifact: {path: reason}},
+     "libraries": {name: reason}}
 
 `libraries` are the shared libraries that the wheels' own ask for.
 """
@@ -13,8 +15,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
+from pih_runtime.errors import BuildError
 from pih_steps import app, closure, elf, wheels
 from pih_steps.closure import Module
 from pih_steps.spec import Spec
@@ -48,13 +52,21 @@ def run(spec: Spec) -> None:
 
     roots = {name: f"part of {component}" for name, (component, _) in applications.items()}
     reached = closure.close(roots, everything.get, references, CUTS)
+    opened = _opened(spec.params.get("libraries", {}), members)
     lists = {
         "stdlib": {name: reason for name, reason in reached.items() if name not in everything and _is_stdlib(name)},
         "wheels": {
             wheel: {name: reached[name] for name in found if name in reached and name in packaged}
             for wheel, found in by_wheel.items()
         },
+        "opened": opened,
         "libraries": {
+            library: f"needed by {path}"
+            for wheel, found in sorted(opened.items(), reverse=True)
+            for path in sorted(found, reverse=True)
+            for library in elf.needed(members[wheel][path], f"{wheel}/{path}")
+        }
+        | {
             library: f"needed by {module}"
             for wheel, found in sorted(by_wheel.items(), reverse=True)
             for module, (path, _) in sorted(found.items(), reverse=True)
@@ -63,6 +75,17 @@ def run(spec: Spec) -> None:
         },
     }
     spec.output.write_text(json.dumps(lists, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def _opened(libraries: Mapping[str, str], members: Mapping[str, Mapping[str, bytes]]) -> dict[str, dict[str, str]]:
+    """The wheel of each library, by its path there."""
+    found: dict[str, dict[str, str]] = {}
+    for path, plugin in sorted(libraries.items()):
+        wheel = next((name for name, held in sorted(members.items()) if path in held), None)
+        if wheel is None:
+            raise BuildError(f"no wheel of the bundle has {path}", where=plugin, fix="correct runtime.libraries there")
+        found.setdefault(wheel, {})[path] = f"opened by {plugin}"
+    return found
 
 
 def _is_stdlib(name: str) -> bool:

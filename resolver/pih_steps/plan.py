@@ -2,7 +2,8 @@
 
 params: checkpoint (see lower/sources), model (tree of the model plugin), kernels (tree of the plugin with the
 capability report), isa, limits {tokens, seqs, context}, kv_dtype, page_size, fallback_ops (may run through the
-pack's scalar reference), spill (bytes of cache pages kept elsewhere), expected_plan_sha256.
+pack's scalar reference), spill (bytes of cache pages kept elsewhere), ranks (where there are several),
+expected_plan_sha256.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ def run(spec: Spec) -> None:
         param(spec, "page_size"),
         param(spec, "fallback_ops"),
         param(spec, "spill"),
+        spec.params.get("ranks", 1),
     )
     text = to_json(lowered.plan).encode()
     found, expected = sha256(text).hexdigest(), param(spec, "expected_plan_sha256")

@@ -1,7 +1,7 @@
 """Step `wheels`: the modules of the bundle's wheels that it can import, as one layer.
 
-Inputs: the wheels as artifacts, step `imports`. Under /pih/lib, compiled to .pyc; shared libraries
-stripped of symbols; of the metadata what names the package and its licence.
+Inputs: the wheels as artifacts, step `imports`. Under /pih/lib, compiled to .pyc; shared libraries, those too that a
+plugin opens itself, stripped of symbols; of the metadata what names the package and its licence.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _LICENCE = re.compile(r"licen[cs]e|notice|copying|authors", re.IGNORECASE)
 
 def run(spec: Spec) -> None:
     """Write the layer."""
-    reasons: dict[str, dict[str, str]] = json.loads(step(spec, "imports").read_bytes())["wheels"]
-    files = [
-        file for name, path in spec.artifacts.items() for file in _wheel_files(name, read(path), reasons.get(name, {}))
-    ]
+    lists: dict[str, dict[str, dict[str, str]]] = json.loads(step(spec, "imports").read_bytes())
+    files: list[layer.File] = []
+    for name, path in spec.artifacts.items():
+        files += _wheel_files(name, read(path), lists["wheels"].get(name, {}), lists["opened"].get(name, {}))
     layer.write(spec.output, files)
 
 
@@ -76,7 +76,9 @@ def modules(members: dict[str, bytes], where: str) -> dict[str, tuple[str, Modul
     return found
 
 
-def _wheel_files(name: str, members: dict[str, bytes], reasons: dict[str, str]) -> Iterator[layer.File]:
+def _wheel_files(
+    name: str, members: dict[str, bytes], reasons: dict[str, str], opened: dict[str, str]
+) -> Iterator[layer.File]:
     for module, (path, _) in modules(members, name).items():
         if module not in reasons:
             continue
@@ -86,6 +88,9 @@ def _wheel_files(name: str, members: dict[str, bytes], reasons: dict[str, str]) 
         else:
             content = elf.strip(members[path], f"{name}/{path}")
             yield layer.File(tar.Entry(f"{LIB}/{path}", content), name, reasons[module])
+    for path, reason in opened.items():
+        content = elf.strip(members[path], f"{name}/{path}")
+        yield layer.File(tar.Entry(f"{LIB}/{path}", content), name, reason)
     for path, content in members.items():
         folder, _, rest = path.partition("/")
         if not folder.endswith(".dist-info"):

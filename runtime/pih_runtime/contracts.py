@@ -49,6 +49,10 @@ class Context:
         """How many there are: as many as devices."""
         return ranks_of(self.lock)
 
+    def served(self, capability: str) -> bool:
+        """Is there a plugin for it? To be asked for what this one's plugin.toml has as optional."""
+        return any(capability in plugin["provides"] for plugin in self.lock["plugins"])
+
     def counts(self, **otherwise: int) -> dict[str, int]:
         """The settings of a plugin whose settings are all whole numbers from 1, with what holds where one is not said.
 
@@ -103,6 +107,40 @@ class Backend(Protocol):
 
     def logits(self) -> list[memoryview[float]]:
         """Logits of the wanted rows of the last finished step, each [V] float32."""
+
+
+class GraphDriver(Protocol):
+    """A device's driver, whose functions are called by name; a refusal is a WorkerError."""
+
+    def declare(self, functions: Mapping[str, tuple[Any, ...]]) -> None:
+        """Functions that are about to be called, with the ctypes of their arguments; WorkerError if it has them not."""
+
+    def __call__(self, name: str, *arguments: Any) -> None:
+        """Call one."""
+
+
+class GraphDevice(Protocol):
+    """What a backend hands over of its device. stream: where its steps are queued."""
+
+    driver: GraphDriver
+    stream: Any
+
+    def hold(self, function: str, *arguments: Any) -> None:
+        """Call a function of the driver when the device is given back."""
+
+
+class Replay(Protocol):
+    """Recorded steps of decodes."""
+
+    def __call__(self, step: Step) -> bool:
+        """Queue a step whose arrays are where they always are; False, and nothing queued, if it was not recorded."""
+
+
+class Graphs(Protocol):
+    """backend.graphs: the launches of steps in which each sequence decodes one token, replayed as one."""
+
+    def record(self, device: GraphDevice, most: int, queue: Callable[[int], None]) -> Replay:
+        """Record steps of up to `most` sequences. queue: queues the launches of a step of so many, not its copies."""
 
 
 Memory = memoryview | int  # in host memory, contiguous; or an address in the device's

@@ -1,7 +1,7 @@
 """The op vocabulary: exact semantics of every op a plan may call.
 
-Fixed on purpose: a kernel pack implements these and no others, the torch backend is
-the executable oracle of the same text. Shapes: T tokens of the step, R rows whose
+Fixed on purpose: a kernel pack implements these and no others (but for collectives), the torch
+backend is the executable oracle of the same text. Shapes: T tokens of the step, R rows whose
 logits are wanted, S sequences; all arithmetic is in float32 unless an op says otherwise.
 
 An operand is a buffer view (rows x columns of one planned buffer), a weight, or one
@@ -86,7 +86,23 @@ _OPS = (
         "h // (Hq/Hk) at positions 0..positions[t]; y = softmax(scale * q.k) v",
     ),
     Op("silu_mul", ("gate", "up"), ("y",), (), "y = gate / (1 + exp(-gate)) * up"),
+    Op("add", ("x",), ("y",), (), "y = y + x. x, y [T,C]"),
     Op("gather", ("x",), ("y",), (), "y[r] = x[rows[r]]; from T rows to R rows"),
+    Op(
+        "all_reduce",
+        ("x",),
+        ("y",),
+        (),
+        "y = the sum of x over the deployment's ranks, the same bits on every rank. x [T,C]; y is x, in place",
+    ),
+    Op(
+        "all_gather",
+        ("x",),
+        ("y",),
+        (),
+        "the columns of every rank's x side by side, in order of rank: y[t, r*C+c] = x[t,c] of rank r. x [T,C], "
+        "y [T,ranks*C]; R rows likewise",
+    ),
     Op(
         "sample",
         ("logits",),
@@ -101,6 +117,9 @@ _OPS = (
 )
 
 OPS: dict[str, Op] = {op.name: op for op in _OPS}
+# What ranks do together: the transport's part, in no kernel pack. Every rank calls the same ones in the same order.
+COLLECTIVES = frozenset({"all_reduce", "all_gather"})
+KERNEL_OPS = tuple(name for name in OPS if name not in COLLECTIVES)
 
 
 def uniform(seed: int, position: int) -> float:

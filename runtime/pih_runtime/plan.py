@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pih_runtime.errors import WorkerError
-from pih_runtime.ops import OPS
+from pih_runtime.ops import COLLECTIVES, OPS
 
 SCHEMA = 1
 DTYPE_BYTES = {"f32": 4, "bf16": 2, "f16": 2, "i32": 4, "u8": 1}
@@ -68,6 +68,8 @@ class Weight:
     format: f32, bf16, q4_1, q8_0. layout: 'rows' (as the format stores it, row by row) or
     a pack's own, e.g. 'tile16'. nbytes is the length in the file. sources: the checkpoint's
     tensors whose rows it stacks; a constant that the lowering computed has its values instead.
+    split: '' for what every rank has whole; where ranks have shares, 'rows' or 'columns': rank r's share is the r-th of
+    as many equal parts of each source, shape and nbytes are those of one share.
     """
 
     name: str
@@ -77,6 +79,11 @@ class Weight:
     nbytes: int
     sources: tuple[str, ...] = ()
     values: tuple[float, ...] = ()
+    split: str = ""
+
+    def stored(self, rank: int) -> str:
+        """Its name in the packed file, which holds the shares of all ranks: 'NAME@RANK' for a share."""
+        return f"{self.name}@{rank}" if self.split else self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +114,10 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Calls in their order, and all they touch. arena_bytes: one allocation that holds every buffer."""
+    """Calls in their order, and all they touch. arena_bytes: one allocation that holds every buffer.
+
+    ranks: it is the plan of each of so many, which differ by nothing but their shares of the weights.
+    """
 
     model: str
     limits: Limits
@@ -117,6 +127,7 @@ class Plan:
     caches: tuple[Cache, ...]
     weights: tuple[Weight, ...]
     calls: tuple[Call, ...]
+    ranks: int = 1
 
     @property
     def cache_bytes(self) -> int:
@@ -125,8 +136,13 @@ class Plan:
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes of all weights, as they lie in the packed file."""
+        """Bytes of the weights of one rank, as they lie in the packed file."""
         return sum(weight.nbytes for weight in self.weights)
+
+    @property
+    def stored(self) -> dict[str, int]:
+        """Name and bytes of each tensor of the packed file."""
+        return {weight.stored(rank): weight.nbytes for weight in self.weights for rank in range(self.ranks)}
 
 
 def _compact(value: dict[str, Any]) -> dict[str, Any]:
@@ -143,6 +159,11 @@ def to_json(plan: Plan) -> str:
     data = asdict(plan)
     for call in data["calls"]:
         call["operands"] = [_compact(operand) for operand in call["operands"]]
+    if plan.ranks == 1:
+        del data["ranks"]
+    for weight in data["weights"]:
+        if not weight["split"]:
+            del weight["split"]
     data["schema"] = SCHEMA
     parts = []
     for key in sorted(data):
@@ -173,6 +194,7 @@ def from_json(text: str | bytes, where: str = "plan.json") -> Plan:
                 Call(item["op"], item["symbol"], tuple(Operand(**o) for o in item["operands"]), item["attrs"])
                 for item in data["calls"]
             ),
+            ranks=data.get("ranks", 1),
         )
     except (KeyError, TypeError, ValueError) as problem:
         raise WorkerError(f"not a plan: {problem!r}", where=where, fix="build the bundle again") from problem
@@ -202,7 +224,14 @@ def check(plan: Plan, where: str = "plan") -> None:
             raise fail(f"buffer {buffer.name}: bad row_bytes or offset")
         if buffer.offset + rows[buffer.rows] * buffer.row_bytes > plan.arena_bytes:
             raise fail(f"buffer {buffer.name} ends past the arena of {plan.arena_bytes} bytes")
+    if type(plan.ranks) is not int or plan.ranks < 1:
+        raise fail(f"{plan.ranks!r} ranks")
+    for weight in plan.weights:
+        if weight.split not in ("", "rows", "columns") or (weight.split and plan.ranks == 1):
+            raise fail(f"weight {weight.name}: split by {weight.split!r} among {plan.ranks} ranks")
     for index, call in enumerate(plan.calls):
+        if call.op in COLLECTIVES and plan.ranks == 1:
+            raise fail(f"call {index}: {call.op} of one rank")
         ops = [OPS.get(name) for name in call.op.split("+")]
         if None in ops:
             raise fail(f"call {index}: unknown op {call.op!r}")

@@ -27,7 +27,7 @@ BROKEN = {
         "shapes unchecked": ("header.py", "if math.prod(shape) * DTYPE_BITS[dtype] // 8 != offsets[1] - offsets[0]", "if not shape", "weights: a shape that does not fill its bytes is refused"),
         "cover unchecked": ("header.py", "if tensor.start != end:", "if False:", "weights: a tensor laid over another is refused"),
         "end unchecked": ("header.py", "    if end != size:", "    if end > size + 64:", "weights: data cut short is refused"),
-        "tensors unchecked": ("__init__.py", "        check_against(weights, wanted.weights, str(path))\n", "", "weights: tensors of other lengths than the plan's is refused"),
+        "tensors unchecked": ("__init__.py", "        check_against(weights.tensors, wanted.stored, str(path))\n", "", "weights: tensors of other lengths than the plan's is refused"),
         "an error that is no error of PIH's": ("mapped.py", "except (OSError, ValueError) as problem:  # ", "except OSError as problem:  # ", "weights: an empty file is refused"),
     },
     "memory": {

@@ -154,10 +154,10 @@ def graph_of(family: str) -> GraphFunction:
 
 
 def lowered_for(
-    pack: str, checkpoint: Checkpoint, graph: GraphFunction, limits: Limits, kv_dtype: str, isa: str
+    pack: str, checkpoint: Checkpoint, graph: GraphFunction, limits: Limits, kv_dtype: str, isa: str, ranks: int = 1
 ) -> Lowered:
     """pack: 'backend/torch' or 'kernels/cpu'."""
-    return lower(checkpoint, graph, read_report(ROOT / "plugins" / pack, isa), limits, kv_dtype)
+    return lower(checkpoint, graph, read_report(ROOT / "plugins" / pack, isa), limits, kv_dtype, ranks=ranks)
 
 
 def torch_backend(checkpoint: Checkpoint, graph: GraphFunction, limits: Limits) -> Any:
@@ -188,22 +188,29 @@ def cpu_backend(isa: str, kv_dtype: str = "bf16", threads: int = 2) -> Factory:
     return backend
 
 
-def cuda_backend(sm: str, folder: Path) -> Factory:
-    """The plan on one cubin and its module for the software GPU, which compiled files in a folder make."""
+def cuda_backend(sm: str, folder: Path, *, graphs: bool = False, wrap: Callable[[Any], Any] = lambda d: d) -> Factory:
+    """The plan on one cubin and its module for the software GPU, which compiled files in a folder make.
+
+    graphs: replay steps of decodes. wrap: what the driver is seen through.
+    """
     _plugin_path("backend/cuda")
+    _plugin_path("backend/cuda-graphs")
     ctypes.CDLL(str(simgpu.driver(folder) / "libcuda.so.1"))  # found by its name from now on
     from pih_backend_cuda.backend import CudaBackend
     from pih_backend_cuda.device import open_device
     from pih_backend_cuda.driver import load_driver
     from pih_backend_cuda.pack import read_pack
+    from pih_backend_cuda_graphs import CudaGraphs
 
     def backend(checkpoint: Checkpoint, graph: GraphFunction, limits: Limits) -> Any:
         lowered = lowered_for("kernels/cuda", checkpoint, graph, limits, "bf16", sm)
         made, modules = simgpu.pack(folder, [asdict(binding) for binding in lowered.bindings], sm)
         os.environ["PIH_SIMGPU"] = simgpu.settings(modules, devices="sm_89:24000000000,sm_90:80000000000")
-        driver, pack = load_driver(), read_pack(made)
+        driver, pack = wrap(load_driver()), read_pack(made)
         device = open_device(driver, sm, 0, pack.cuda)
-        return CudaBackend(lowered.plan, pack, Packed(lowered, checkpoint), driver, device)
+        return CudaBackend(
+            lowered.plan, pack, Packed(lowered, checkpoint), driver, device, CudaGraphs() if graphs else None
+        )
 
     return backend
 

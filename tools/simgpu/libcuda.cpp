@@ -65,6 +65,7 @@ struct Queue {
 };
 struct Graph {
   Queue queue;
+  int users;  // the graph itself, and what was instantiated of it
 };
 struct Stream {
   bool alive, capturing;
@@ -87,7 +88,7 @@ struct State {
   Allocation allocations[MOST];
   Stream streams[64];
   Event events[256];
-  int live_modules;
+  int live_modules, live_graphs;
 } state;
 
 struct Call {
@@ -273,6 +274,7 @@ const struct {
     {500, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
     {700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
     {719, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
+    {900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "operation not permitted when stream is capturing"},
     {802, "CUDA_ERROR_SYSTEM_NOT_READY", "system not yet initialized"},
     {803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "system has unsupported display driver / cuda driver combination"},
 };
@@ -353,7 +355,7 @@ API cuDevicePrimaryCtxRelease_v2(int device) {
   for (const Allocation& item : state.allocations) left += item.map && item.device == device;
   for (const Stream& item : state.streams) left += item.alive && &item != state.streams;
   for (const Event& item : state.events) left += item.alive;
-  left += state.live_modules;
+  left += state.live_modules + state.live_graphs;
   char text[32];
   snprintf(text, sizeof text, "%d", left);
   say("simgpu: context released, %s things not given back%s\n", text, "");
@@ -545,6 +547,7 @@ API cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsign
 API cuStreamBeginCapture_v2(void* stream, int) {
   BEGIN
   Stream* found = static_cast<Stream*>(stream);
+  if (found->capturing || found == state.streams) return STREAM_CAPTURE_UNSUPPORTED;
   found->capturing = true;
   return found->graph = make<Graph>(), 0;
 }
@@ -553,10 +556,14 @@ API cuStreamEndCapture(void* stream, void** graph) {
   Stream* found = static_cast<Stream*>(stream);
   if (!found->capturing) return STREAM_CAPTURE_UNSUPPORTED;
   found->capturing = false;
+  ++state.live_graphs;
+  found->graph->users = 1;
   return *graph = found->graph, 0;
 }
 API cuGraphInstantiateWithFlags(void** executable, void* graph, uint64_t) {
   BEGIN
+  ++state.live_graphs;
+  ++static_cast<Graph*>(graph)->users;
   return *executable = graph, 0;
 }
 API cuGraphLaunch(void* executable, void* stream) {
@@ -565,11 +572,22 @@ API cuGraphLaunch(void* executable, void* stream) {
   for (int i = 0; i < queue.count; ++i) *push(static_cast<Stream*>(stream)) = queue.items[i];
   return 0;
 }
-API cuGraphExecDestroy(void*) {
-  if (const int code = begin(__func__); code && !lasting(code)) return code;
+
+namespace {
+int forget(void* graph) {
+  Graph* found = static_cast<Graph*>(graph);
+  --state.live_graphs;
+  if (--found->users == 0) free(found->queue.items), free(found);
   return state.sticky;
 }
-API cuGraphDestroy(void*) {
+}  // namespace
+
+API cuGraphExecDestroy(void* executable) {
   if (const int code = begin(__func__); code && !lasting(code)) return code;
-  return state.sticky;
+  drain_all();
+  return forget(executable);
+}
+API cuGraphDestroy(void* graph) {
+  if (const int code = begin(__func__); code && !lasting(code)) return code;
+  return forget(graph);
 }

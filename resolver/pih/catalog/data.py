@@ -36,6 +36,8 @@ class Constraint:
 class RuntimePart:
     """What runs in the worker. wheels: names among the pins.
 
+    libraries: shared ones that it opens itself, by their path in one of its wheels, of which nothing else is in the
+    image but what is imported.
     host_bytes: memory it costs at ready; host_bytes_per_token: and for each token of the model's vocabulary.
     device_bytes: of each device's memory, beside what the plan takes.
     """
@@ -43,6 +45,7 @@ class RuntimePart:
     package: str
     entry: str
     wheels: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
     host_bytes: int = 0
     host_bytes_per_token: int = 0
     device_bytes: int = 0

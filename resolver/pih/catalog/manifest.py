@@ -19,10 +19,11 @@ from pih.structure import RefusedError, StructureError, choice_problem, dotted, 
 from pih.toml_lines import key_lines, line_of, too_deep
 from pih_runtime.abi import ABI
 from pih_runtime.errors import ResolutionError
-from pih_runtime.ops import OPS
+from pih_runtime.ops import KERNEL_OPS
 
 CAPABILITIES = (
     "backend.device",
+    "backend.graphs",
     "execution.engine",
     "health.probe",
     "kernels.cubin",
@@ -42,7 +43,7 @@ _ENTRY = r"[a-z_][a-z0-9_]*:[a-z_][a-z0-9_]*"
 _PACKAGE = r"[a-z_][a-z0-9_]*"
 _SETS = {
     "target": ("os", "arch", "isa", "sm"),
-    "runtime": ("wheels",),
+    "runtime": ("wheels", "libraries"),
     "permissions": ("devices", "paths", "environment"),
 }
 _VENDOR = r"[a-z][a-z0-9-]{0,62}(\.[a-z][a-z0-9_-]{0,62}){1,3}"
@@ -132,8 +133,8 @@ def _check(manifest: Manifest) -> None:
             fix = 'name a variable of the plugin\'s own, e.g. "NPU_VISIBLE_DEVICES"'
             raise RefusedError("permissions|environment", f"{show(name)} {problem}", fix)
     for kernel in manifest.report.kernel:
-        if kernel.op not in OPS:
-            raise RefusedError("report|kernel", *choice_problem(kernel.op, OPS))
+        if kernel.op not in KERNEL_OPS:
+            raise RefusedError("report|kernel", *choice_problem(kernel.op, KERNEL_OPS))
 
 
 def variable_problem(name: str) -> str:

@@ -10,10 +10,11 @@ import click
 
 from pih import licences
 from pih.cli import _builders, _bundle, _table, _terminal, _workspace
-from pih.inspect import overview, report, tree
+from pih.inspect import libraries, overview, report, tree
 from pih.inspect.bundle import Contents, checkpoint, components, known, origin
 from pih.inspect.device_code import DeviceCode
 from pih.inspect.explain import served
+from pih.inspect.libraries import Library
 from pih.inspect.opened import Opened
 from pih.inspect.overview import Reasoned
 from pih.lock import Lock
@@ -34,6 +35,12 @@ from pih_runtime.errors import UsageError
     metavar="FILE",
     help="Write all of it as one page for a browser, which needs no network.",
 )
+@click.option(
+    "--libraries",
+    "with_libraries",
+    is_flag=True,
+    help="Read shared libraries too: device code in them, for which processors, and how much the target's can use.",
+)
 @_workspace.offline_option
 def command(
     bundle: str | None,
@@ -42,6 +49,7 @@ def command(
     as_files: bool,
     as_json: bool,
     page: Path | None,
+    with_libraries: bool,
     offline: bool,
 ) -> None:
     """Show what is in a bundle: identity, target, plugins with reasons, ops, memory, layers, components, licences.
@@ -56,15 +64,38 @@ def command(
         assert profile_path is not None
         bundle = str(_builders.build_profile(profile_path, offline=offline)[1].output)
     found = _bundle.held(bundle)
+    read = libraries.libraries(found, Path(bundle)) if with_libraries else None
     if page is not None:
         replace(page, report.page(found))
         _terminal.say([f"page     {page}"], err=bool(form))
     if page is None or form:
-        _terminal.say(_FORMS[form or "overview"](found))
+        lines = _json(found, read) if form == "json" else (*_FORMS[form or "overview"](found), *_libraries(read))
+        _terminal.say(lines)
 
 
-def _json(held: Opened) -> Iterator[str]:
-    yield from json.dumps(overview.as_json(held), indent=2).splitlines()
+def _json(held: Opened, read: tuple[Library, ...] | None) -> Iterator[str]:
+    more = {} if read is None else {"libraries": libraries.as_json(read)}
+    yield from json.dumps(overview.as_json(held) | more, indent=2).splitlines()
+
+
+def _libraries(rows: tuple[Library, ...] | None) -> Iterator[str]:
+    """A line for each library with device code, with what the target's devices load of it."""
+    if rows is None:
+        return
+    yield from ("", "libraries with device code" if rows else "libraries with device code: none")
+    cells = [
+        (
+            row.path,
+            f"{row.size / 1e6:.2f}",
+            f"{row.usable / 1e6:.2f}",
+            f"{row.usable / row.size:.1%}" if row.size else "",
+            ", ".join(f"{name} {size / 1e6:.2f}" for name, size in row.processors.items()),
+        )
+        for row in rows
+    ]
+    head = ("library", "MB", "usable", "share", "for (MB, as it lies in the file)")
+    if rows:
+        yield from _indented(_table.aligned([head, *cells], numbers=frozenset({1, 2, 3})))
 
 
 def _tree(held: Opened) -> Iterator[str]:
@@ -169,4 +200,4 @@ def _indented(lines: list[str]) -> list[str]:
     return [f"  {line}" for line in lines]
 
 
-_FORMS = {"overview": _overview, "tree": _tree, "files": _files, "json": _json}
+_FORMS = {"overview": _overview, "tree": _tree, "files": _files}

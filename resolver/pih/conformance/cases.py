@@ -170,6 +170,17 @@ def _silu_mul(entry: Entry) -> Made:
         yield f"{columns} columns", make
 
 
+def _add(entry: Entry) -> Made:
+    for columns in (20, 64):
+
+        def make(draft: Draft, columns: int = columns) -> Operand:
+            x, y = draft.embed(columns, columns), draft.embed(columns, columns)
+            draft.call(entry, (x, y))
+            return y
+
+        yield f"{columns} columns", make
+
+
 def _gather(_entry: Entry) -> Made:
     """`finish` gathers, so there is nothing to add."""
     for columns in (20, 32):
@@ -194,6 +205,7 @@ _MAKERS: dict[str, Callable[[Entry], Made]] = {
     "kv_write": _attention,
     "attention": _attention,
     "silu_mul": _silu_mul,
+    "add": _add,
     "gather": _gather,
     "sample": _sample,
 }

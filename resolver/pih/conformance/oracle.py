@@ -79,6 +79,9 @@ class Oracle:
             result = self._attention(inputs[0], call, step)
         elif call.op == "silu_mul":
             result = [[_silu(g) * u for g, u in zip(*pair, strict=True)] for pair in zip(*inputs, strict=True)]
+        elif call.op == "add":
+            rows = zip(inputs[0], self._rows(operands[-1]), strict=True)
+            result = [[a + b for a, b in zip(*pair, strict=True)] for pair in rows]
         else:
             assert call.op == "gather", call.op
             result = [inputs[0][row] for row in step.rows]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pih.diff import made_of, running
+from pih.diff import made_of, ranks, running
 from pih.diff.amounts import change, shown, signed
 from pih.diff.difference import Difference, Sizes
 from pih.diff.facts import Facts
@@ -31,11 +31,12 @@ def headline(found: Difference) -> str:
 
 def sentences(found: Difference) -> tuple[str, ...]:
     """Everything that differs, a line each; then what could not be compared."""
-    said = [*running.sentences(found), *made_of.sentences(found)]
-    said = said or [*_lock(found)]
+    said, left = ranks.told(found)
+    said = (*said, *running.sentences(left), *made_of.sentences(left))
+    said = said or tuple(_lock(found))
     told = frozenset().union(*(sentence.told for sentence in said))
-    said += _rest(found, told)
-    return (*(sentence.text for sentence in said), *(f"Not compared: {what}." for what in found.unknown))
+    rest = _rest(found, told)
+    return (*(sentence.text for sentence in (*said, *rest)), *(f"Not compared: {what}." for what in found.unknown))
 
 
 def _one_sided(old: Facts, new: Facts) -> str:

@@ -12,6 +12,7 @@ from pih.inspect.bundle import Contents
 from pih.reading import json_of
 from pih_runtime import plan as plans
 from pih_runtime.errors import SealError
+from pih_runtime.ops import COLLECTIVES
 from pih_steps import cubin_elf
 
 CUBIN = "pih/kernels/pack.cubin"
@@ -74,6 +75,8 @@ def of_bundle(contents: Contents, read: Callable[[str], bytes], where: str) -> D
     symbols = _symbols(found[TABLE], f"{where}: /{TABLE}")
     calls: dict[str, int] = {}
     for call in plan.calls:
+        if call.op in COLLECTIVES:  # the transport's
+            continue
         calls[call.symbol] = calls.get(call.symbol, 0) + 1
     ops = {call.symbol: call.op for call in plan.calls}
     known = {entry.name for entry in cubin.entries}

@@ -45,6 +45,8 @@ def roots(profile: Profile, root: Path) -> tuple[Need, ...]:
         _named("model.decoder", f"model/{intent.model.plugin}", profile.reason(root, "model", "plugin")),
         _named("backend.device", f"backend/{intent.backend.plugin}", profile.reason(root, "backend", "plugin")),
     ]
+    if intent.backend.graphs:
+        needs.append(_named("backend.graphs", "", profile.reason(root, "backend", "graphs")))
     if intent.transport.plugin or intent.device.count > 1:
         needs.append(_transport(profile, root))
     if intent.features.openai:

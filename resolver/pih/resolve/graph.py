@@ -46,10 +46,17 @@ def build_graph(
         for plugin in solution.plugins
         if plugin.runtime is not None
     }
+    libraries = {
+        path: plugin.id
+        for plugin in solution.plugins
+        if plugin.runtime is not None
+        for path in plugin.runtime.libraries
+    }
+    opened = {"libraries": dict(sorted(libraries.items()))} if libraries else {}
     pack = pack_of(solution)
     steps = [
-        # packages: tree → component
-        _step("imports", params={"packages": packages}, artifacts=wheels, trees=tuple(packages)),
+        # packages: tree → component. libraries: path in a wheel → the plugin that opens it
+        _step("imports", params={"packages": packages, **opened}, artifacts=wheels, trees=tuple(packages)),
         _step("wheels", artifacts=wheels, steps=("imports",)),
         _step("base", artifacts=BASE, steps=("imports", "wheels")),
         _step("app", params={"packages": packages}, trees=(*packages, "lock")),

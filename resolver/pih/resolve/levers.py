@@ -21,9 +21,17 @@ def levers_of(solution: Solution, catalog: Catalog, target: Target) -> Levers:
     backend = provider(solution, "backend.device")
     if target.device is None or not wants_devices(backend.target):
         return Levers(formats)
-    wider = attrs.evolve(target, device=attrs.evolve(target.device, count=_MOST_DEVICES))
-    joined = any(TRANSPORT in plugin.provides and not misfit(plugin.target, wider) for plugin in catalog.plugins)
+    joined = any(TRANSPORT in plugin.provides for plugin in solution.plugins) or transports(solution, catalog, target)
     return Levers(formats, _MOST_DEVICES if joined else 0, spills(solution))
+
+
+def transports(solution: Solution, catalog: Catalog, target: Target) -> tuple[Manifest, ...]:
+    """The plugin that would join ranks if the deployment had more devices; none where it has one, or there is none."""
+    if target.device is None or any(TRANSPORT in plugin.provides for plugin in solution.plugins):
+        return ()
+    wider = attrs.evolve(target, device=attrs.evolve(target.device, count=_MOST_DEVICES))
+    fitting = (one for one in catalog.plugins if TRANSPORT in one.provides and not misfit(one.target, wider))
+    return tuple(sorted(fitting, key=lambda plugin: plugin.id)[:1])
 
 
 def spills(solution: Solution) -> bool:

@@ -12,12 +12,12 @@ import attrs
 from pih import lock as locks
 from pih import stale
 from pih.catalog import Catalog, Manifest, fingerprint
-from pih.lock import Artifact, BuildGraph, Limits, Lock, Plugin, ProfileRef, Requirement, Service, Weights
+from pih.lock import Artifact, BuildGraph, Limits, Lock, Plugin, ProfileRef, Requirement, Service, Target, Weights
 from pih.pins import Pins
 from pih.profile import Profile
 from pih.resolve import artifacts, budget, explain, fits, graph, outside, spill
 from pih.resolve.choice import choose
-from pih.resolve.levers import levers_of
+from pih.resolve.levers import levers_of, transports
 from pih.resolve.lowering import Fetch, Lowered, inputs, lower, pack_of, plan_params
 from pih.resolve.memo import remembered
 from pih.resolve.model import ModelFile, Pin, model_files
@@ -67,8 +67,8 @@ def lock(
         explain.reasons(pack_of(solution), solution.served)[0],
     )
 
-    def params(sizes: Limits) -> dict[str, Any]:
-        return plan_params(solution, files, target, sizes, intent.kernels.fallback_ops)
+    def params(sizes: Limits, machine: Target) -> dict[str, Any]:
+        return plan_params(solution, files, machine, sizes, intent.kernels.fallback_ops)
 
     def lowered_for(parameters: Mapping[str, Any], stored: str = "") -> Lowered:
         names, trees = inputs(parameters)
@@ -85,10 +85,12 @@ def lock(
 
     @cache
     def measure(size: fits.Size) -> locks.Budget:
-        machine = attrs.evolve(target, threads=size.threads)
-        return budget.budget_of(lowered_for(params(size.limits), size.weights), solution.plugins, machine, size.limits)
+        device = attrs.evolve(target.device, count=size.devices) if target.device else None
+        machine = attrs.evolve(target, threads=size.threads, device=device)
+        plugins = solution.plugins + (transports(solution, catalog, target) if size.devices > 1 else ())
+        return budget.budget_of(lowered_for(params(size.limits, machine), size.weights), plugins, machine, size.limits)
 
-    plan = params(limits)
+    plan = params(limits, target)
     lowered = lowered_for(plan)
     budgeted = budget.budget_of(lowered, solution.plugins, target, limits)
     budget.check(

@@ -46,7 +46,8 @@ class Lowered:
 def plan_params(
     solution: Solution, files: Mapping[str, ModelFile], target: Target, limits: Limits, fallback_ops: tuple[str, ...]
 ) -> dict[str, Any]:
-    """The parameters of the `plan` step, but for the digest that it must find."""
+    """The parameters of the `plan` step, but for the digest that it must find. ranks: where there are several."""
+    ranks = target.device.count if target.device else 1
     return {
         "checkpoint": described(files),
         "model": f"plugins/{provider(solution, 'model.decoder').id}",
@@ -57,6 +58,7 @@ def plan_params(
         "page_size": PAGE_SIZE,
         "spill": limits.spill,
         "fallback_ops": sorted(fallback_ops),
+        **({"ranks": ranks} if ranks > 1 else {}),
     }
 
 
@@ -98,6 +100,7 @@ def lower(
             params["page_size"],
             params["fallback_ops"],
             params["spill"],
+            params.get("ranks", 1),
         )
     except lowering.NoKernelError as problem:
         raise _no_kernel(problem, because) from problem

@@ -22,6 +22,7 @@ from pih_steps.lower.graph import Builder, Graph, Parameter
 from pih_steps.lower.memory import plan_buffers
 from pih_steps.lower.pick import Form, NoKernelError
 from pih_steps.lower.report import Report, parse_report, read_report
+from pih_steps.lower.shard import shard
 
 __all__ = [
     "Binding",
@@ -69,11 +70,12 @@ def lower(
     page_size: int = PAGE_SIZE,
     fallbacks: Collection[str] = (),
     spill: int = 0,
+    ranks: int = 1,
 ) -> Lowered:
     """Lower a model for one deployment; the same inputs give the same plan, byte for byte.
 
     fallbacks: ops that may run through the pack's scalar reference where it has no fast kernel. spill: bytes of cache
-    pages that the memory plugin keeps elsewhere than on the device.
+    pages that the memory plugin keeps elsewhere than on the device. ranks: the plan is of each one of so many.
     """
     if kv_dtype not in ("bf16", "f32"):
         raise ResolutionError(f"kv_dtype {kv_dtype!r}", where="limits.kv_dtype", fix="one of bf16, f32")
@@ -83,7 +85,7 @@ def lower(
             where="limits",
             fix="all at least 1, and tokens at least seqs: each sequence decodes one token a step",
         )
-    graph = graph_function(checkpoint.config, checkpoint.tensors, limits)
+    graph = shard(graph_function(checkpoint.config, checkpoint.tensors, limits), ranks)
     graph = merge_ropes(accumulate(merge_linears(graph, report)))
     one = tuple(Cache(c.name, c.layers, c.kv_heads, c.head_dim, page_size, 1, kv_dtype) for c in graph.caches)
     pages = _pages(limits, page_size, spill, sum(cache.nbytes for cache in one))
@@ -91,7 +93,7 @@ def lower(
     bound = bind(graph, report, {cache.name: cache for cache in caches}, limits, fallbacks)
     buffers, calls, arena = plan_buffers(bound.calls, bound.values, limits)
     weights = tuple(_weight(name, graph.parameters[name], form) for name, form in bound.forms.items())
-    plan = Plan(graph.model, limits, graph.vocab, arena, buffers, caches, weights, calls)
+    plan = Plan(graph.model, limits, graph.vocab, arena, buffers, caches, weights, calls, ranks)
     check(plan)
     return Lowered(plan, bound.bindings, bound.fallbacks)
 
@@ -117,4 +119,5 @@ def _pages(limits: Limits, page_size: int, spill: int, page_bytes: int) -> int:
 
 def _weight(name: str, parameter: Parameter, form: Form) -> Weight:
     nbytes = tensor_bytes(form.format, parameter.shape, name)
-    return Weight(name, parameter.shape, form.format, form.layout, nbytes, parameter.sources, parameter.values)
+    shape, sources, values = parameter.shape, parameter.sources, parameter.values
+    return Weight(name, shape, form.format, form.layout, nbytes, sources, values, parameter.split)

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pih_runtime.errors import ResolutionError
+from pih_runtime.ops import COLLECTIVES
 from pih_runtime.plan import Cache, Call, Limits, Operand
 from pih_steps.lower import fused
 from pih_steps.lower.fuse import output
@@ -88,6 +89,9 @@ def bind(
         calls.append(fused.Bound(Call(node.op, symbol, node.operands, dict(node.attrs)), found, needed(node, pack)))
 
     for node in graph.nodes:
+        if node.op in COLLECTIVES:  # the transport's, under the op's own name
+            calls.append(fused.Bound(Call(node.op, node.op, node.operands, dict(node.attrs)), {}, "f32"))
+            continue
         pick = _pick(node, forms, pack)
         if node.op == "linear" and pick.kernel.activation != "f32":
             x, form = node.operands[0], pick.kernel.activation
@@ -101,7 +105,7 @@ def bind(
         if written is not None:
             quantized = {key: y for key, y in quantized.items() if key[1].buffer != written.buffer}
     joined = _joined(calls, report, bindings)
-    ordered = sorted({call.symbol for call in joined})
+    ordered = sorted({call.symbol for call in joined} & bindings.keys())
     return Bound(
         joined,
         values,

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pih_runtime.errors import BuildError
 from pih_runtime.ops import OPS
 from pih_runtime.plan import Operand
-from pih_steps.lower.graph import ADD, Graph, Node, Parameter, Value, rename
+from pih_steps.lower.graph import PLUS, Graph, Node, Parameter, Value, rename
 from pih_steps.lower.report import Report
 
 
@@ -23,7 +23,7 @@ def touches(node: Node, buffer: str) -> bool:
 
 def output(node: Node) -> Operand | None:
     """The operand that the call writes; None where its result leaves the plan (`sample`)."""
-    has_output = node.op == ADD or OPS[node.op].outputs
+    has_output = node.op == PLUS or OPS[node.op].outputs
     return node.operands[-1] if has_output else None
 
 
@@ -51,7 +51,8 @@ def _same_input(
     first = nodes[start]
     if first.op != "linear":
         return [start]
-    x, format_ = first.operands[0], parameters[first.operands[1].weight].format
+    x, like = first.operands[0], parameters[first.operands[1].weight]
+    format_ = like.format
     layouts = {k.layout for k in report.kernels if k.op == "linear" and k.weight == format_}
     rows = max((report.layouts[layout] for layout in layouts), default=1)
     group = []
@@ -60,7 +61,8 @@ def _same_input(
         if node.op == "linear" and node.operands[0] == x:
             weight = node.operands[1].weight
             parameter = parameters[weight]
-            if parameter.format == format_ and uses[weight] == 1 and parameter.shape[0] % rows == 0:
+            same = (parameter.format, parameter.split) == (format_, like.split)
+            if same and uses[weight] == 1 and parameter.shape[0] % rows == 0:
                 group.append(at)
         written = output(node)
         if written is not None and written.buffer == x.buffer:
@@ -80,7 +82,7 @@ def _stack(
     weight = _joined(weights)
     values[buffer] = Value(buffer, outputs[0].rows, columns)
     sources = tuple(source for part in parts for source in part.sources)
-    parameters[weight] = Parameter(parts[0].format, (columns, parts[0].shape[1]), sources)
+    parameters[weight] = Parameter(parts[0].format, (columns, parts[0].shape[1]), sources, (), parts[0].split)
     views, at = {}, 0
     for value in outputs:
         views[value.name] = (buffer, at)
@@ -107,7 +109,7 @@ def _shared(lists: Sequence[Sequence[str]]) -> int:
 def accumulate(graph: Graph) -> Graph:
     """X + linear(a) becomes a linear that adds to x in place; no other addition exists in a plan."""
     nodes, values = list(graph.nodes), dict(graph.values)
-    while (at := next((i for i, node in enumerate(nodes) if node.op == ADD), None)) is not None:
+    while (at := next((i for i, node in enumerate(nodes) if node.op == PLUS), None)) is not None:
         x, term, total = nodes[at].operands
         source = _producer(nodes, at, x, term)
         if source is None:

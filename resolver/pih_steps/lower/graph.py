@@ -14,7 +14,7 @@ from pih_runtime.errors import BuildError
 from pih_runtime.plan import Operand
 from pih_steps.lower.checkpoint import Tensor
 
-ADD = "add"  # of two values; exists in graphs only, `fuse` makes it part of a linear
+PLUS = "plus"  # of two values; exists in graphs only: `fuse` makes it part of a linear, or `shard` an `add` in place
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,16 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A weight as the graph uses it: stacked rows of the checkpoint's tensors, or computed values."""
+    """A weight as the graph uses it: stacked rows of the checkpoint's tensors, or computed values.
+
+    split: as in `plan.Weight`; shape is then that of one rank's share.
+    """
 
     format: str
     shape: tuple[int, ...]
     sources: tuple[str, ...] = ()
     values: tuple[float, ...] = ()
+    split: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +141,7 @@ class Builder:
 
     def add(self, name: str, x: Operand, y: Operand) -> Operand:
         """A new value: x + y."""
-        return self._call(ADD, (x, y), self._value(name, self._rows(x), x.columns))
+        return self._call(PLUS, (x, y), self._value(name, self._rows(x), x.columns))
 
     def gather(self, name: str, x: Operand) -> Operand:
         """The rows of x whose logits are wanted."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pih_runtime.errors import BuildError
-from pih_runtime.ops import OPS
+from pih_runtime.ops import KERNEL_OPS
 
 # The least exact type that a kernel's sums and intermediate values pass through, from the least to the most exact.
 MODES = ("bf16", "f16", "f32", "f64", "exact")
@@ -98,8 +98,8 @@ def parse_report(data: Mapping[str, Any], isa: str, where: str) -> Report:
             f"not a capability report: {problem!r}", where=where, fix="see [report] in the plugin guide"
         ) from problem
     for op in [*(kernel.op for kernel in kernels), *(op for item in fused for op in item.ops)]:
-        if op not in OPS:
-            raise BuildError(f"the report names an unknown op {op!r}", where=where, fix=", ".join(OPS))
+        if op not in KERNEL_OPS:
+            raise BuildError(f"the report names an unknown op {op!r}", where=where, fix=", ".join(KERNEL_OPS))
     for kernel in kernels:
         if kernel.activation not in ("f32", *activations) or kernel.layout not in ("", *layouts):
             raise BuildError(

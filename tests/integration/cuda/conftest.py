@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import shutil
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -81,19 +82,31 @@ def deployment(tmp_path_factory):
     table = {name: {"dtype": "BF16", "shape": list(shape)} for name, shape in checkpoints.qwen3_shapes(config).items()}
     checkpoints.write(folder / "model.safetensors", table, scale=0.4)
     (folder / "tiny-cuda.toml").write_text(PROFILE)
+    graphs = PROFILE.replace('"tiny-cuda"', '"tiny-graphs"').replace(
+        'plugin = "cuda"', 'plugin = "cuda"\ngraphs = true'
+    )
+    (folder / "tiny-graphs.toml").write_text(graphs)
     return folder
 
 
 @pytest.fixture(scope="session")
 def image(deployment):
     """The image layout that `pih build` makes of it."""
-    built = json.loads(pih("build", "--profile", deployment / "tiny-cuda.toml", "--json").stdout)
-    return layout.read(Path(built["layout"]))
+    return built(deployment, "tiny-cuda")
+
+
+def built(deployment, name):
+    made = json.loads(pih("build", "--profile", deployment / f"{name}.toml", "--json").stdout)
+    return layout.read(Path(made["layout"]))
 
 
 @pytest.fixture(scope="session")
 def root(image):
     """The image's root folder, unpacked as `pih run` does."""
+    return unpacked(image)
+
+
+def unpacked(image):
     return unpack(image, store.open_store(store.default_root(os.environ)))
 
 
@@ -116,7 +129,7 @@ def launch(root, gpu, tmp_path):
     """Starts workers of the unpacked bundle on the software GPU, with further settings of it, and ends them."""
     workers = []
 
-    def started(library=None, **settings):
+    def started(library=None, root=root, **settings):
         program = interpreter.command(root)
         program[2] += f":{library or gpu.driver}"
         held = {"log": tmp_path / "simgpu.log", **settings}
@@ -129,3 +142,25 @@ def launch(root, gpu, tmp_path):
     for worker in workers:
         worker.process.kill()
         worker.process.wait()
+
+
+@pytest.fixture
+def starts(root, gpu, tmp_path):
+    """Start and stop the bundle's backend once for each of these settings: [(outcome, the software GPU's log)]."""
+
+    def all_of(*settings, bundle=root / "pih"):
+        program = interpreter.command(root)
+        program[2] += f":{gpu.driver}"
+        logs = [tmp_path / f"{number}.log" for number in range(len(settings))]
+        values = [simgpu.settings(gpu.modules, log=log, **more) for log, more in zip(logs, settings, strict=True)]
+        script = Path(__file__).with_name("starting.py")
+        done = subprocess.run(
+            [*program, script, str(bundle)], input=json.dumps(values), capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return [
+            (outcome, log.read_text() if log.exists() else "")
+            for outcome, log in zip(json.loads(done.stdout), logs, strict=True)
+        ]
+
+    return all_of

@@ -1,15 +1,11 @@
 """What goes wrong between driver and worker: told in its words, exit code 9, and all that was taken is given back."""
 
-import json
 import re
 import shutil
-import subprocess
 
 import openai
 import pytest
 
-from pih.build import interpreter
-from tests.support import simgpu
 from tests.support.locks import sealed_text
 from tests.support.program import ROOT
 
@@ -33,28 +29,6 @@ GIVING_BACK = (
     "cuStreamSynchronize", "cuEventDestroy_v2", "cuMemFreeHost", "cuMemFree_v2", "cuModuleUnload", "cuStreamDestroy_v2",
     "cuDevicePrimaryCtxRelease_v2",
 )  # fmt: skip
-
-
-@pytest.fixture
-def starts(root, gpu, tmp_path):
-    """Start and stop the bundle's backend once for each of these settings: [(outcome, the software GPU's log)]."""
-
-    def all_of(*settings, bundle=root / "pih"):
-        program = interpreter.command(root)
-        program[2] += f":{gpu.driver}"
-        logs = [tmp_path / f"{number}.log" for number in range(len(settings))]
-        values = [simgpu.settings(gpu.modules, log=log, **more) for log, more in zip(logs, settings, strict=True)]
-        script = __file__.replace("test_faults", "starting")
-        done = subprocess.run(
-            [*program, script, str(bundle)], input=json.dumps(values), capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        return [
-            (outcome, log.read_text() if log.exists() else "")
-            for outcome, log in zip(json.loads(done.stdout), logs, strict=True)
-        ]
-
-    return all_of
 
 
 @pytest.fixture

@@ -18,12 +18,17 @@ def main():
     first = sides.pop("first")
     for name, side in sides.items():
         (recorded.HERE / "facts" / f"{name}.json").write_text(recorded.text_of(first, side))
+    two = (_of(variants.PROFILES / f"{name}.toml") for name in ("qwen3-4090d", "qwen3-4090d-x2"))
+    (recorded.HERE / "facts/ranks.json").write_text(recorded.text_of(*two))
     recorded.write_goldens()
 
 
 def _facts(folder, name):
-    layout = variants.build(variants.write(folder, name))
-    return facts.of_bundle(opened(layout), name)
+    return _of(variants.write(folder, name))
+
+
+def _of(profile):
+    return facts.of_bundle(opened(variants.build(profile)), profile.stem)
 
 
 if __name__ == "__main__":

@@ -11,9 +11,10 @@ import gguf
 
 from tests.support.artifacts import artifact
 from tests.support.locks import sealed_text
-from tests.support.program import pih
+from tests.support.program import ROOT, pih
 from tests.unit.lower.gguf_file import write_gguf
 
+PROFILES = ROOT / "profiles"
 PROFILE = """
 [deployment]
 name = "tiny"

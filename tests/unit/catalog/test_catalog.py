@@ -51,7 +51,7 @@ def test_the_built_in_catalog_is_sound():
     assert ids == sorted(ids)
     assert {"backend/cpu", "kernels/cpu", "model/llama", "model/qwen3", "surface/openai"} <= set(ids)
     provided = {name for plugin in found.plugins for name in plugin.provides}
-    assert provided == set(catalog.CAPABILITIES) - {"transport.collectives"}  # of several ranks, by vendors so far
+    assert provided == set(catalog.CAPABILITIES)
 
 
 def test_built_in_packages_and_entries_are_there():
@@ -114,7 +114,8 @@ MESSAGES = {
         ('"memory.pages"', '"memory.page"'),
         (
             '8: provides.memory.page: "memory.page" is not allowed\n  to fix: did you mean "memory.pages"? allowed: '
-            '"backend.device", "execution.engine", "health.probe", "kernels.cubin", "kernels.pack", "memory.pages", '
+            '"backend.device", "backend.graphs", "execution.engine", "health.probe", "kernels.cubin", "kernels.pack", '
+            '"memory.pages", '
             '"model.decoder", "model.text", "platform.host", "storage.weights", "surface.http" or '
             '"transport.collectives"; one of your '
             'own begins with your name: "acme.fabric"'
@@ -142,7 +143,8 @@ MESSAGES = {
         ),
         (
             '13: report.kernel: "liner" is not allowed\n  to fix: did you mean "linear"? allowed: "embed", "rms_norm", '
-            '"quantize", "linear", "rope_table", "rope", "kv_write", "attention", "silu_mul", "gather" or "sample"'
+            '"quantize", "linear", "rope_table", "rope", "kv_write", "attention", "silu_mul", "add", '
+            '"gather" or "sample"'
         ),
     ),
 }

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from pih_runtime.ops import OPS
+from pih_runtime.ops import KERNEL_OPS
 
 ROOT = Path(__file__).resolve().parents[3]
 REPORT = tomllib.loads((ROOT / "plugins" / "kernels" / "cpu" / "plugin.toml").read_text())["report"]
 SOURCES = ROOT / "kernels" / "cpu"
 
 
-def test_every_op_has_a_kernel():
-    assert {entry["op"] for entry in REPORT["kernel"]} == set(OPS)
+def test_every_op_of_one_rank_has_a_kernel():
+    assert {entry["op"] for entry in REPORT["kernel"]} == set(KERNEL_OPS) - {"add"}
 
 
 @pytest.mark.parametrize("entry", REPORT["kernel"], ids=lambda entry: entry["template"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pih_runtime.errors import BuildError, PihError, ResolutionError
-from pih_runtime.ops import OPS
+from pih_runtime.ops import KERNEL_OPS
 from pih_runtime.plan import Limits, from_json, to_json
 from pih_steps.lower import Builder, NoKernelError, Tensor, lower, parse_report, plan_sha256, read_report
 from pih_steps.lower.plugin import load_graph
@@ -183,7 +183,7 @@ def test_a_scalar_reference_that_is_allowed_is_bound_and_named():
 
 
 def test_leave_to_be_slow_is_not_used_where_a_fast_kernel_serves():
-    found = lowered(fallbacks=tuple(OPS))
+    found = lowered(fallbacks=KERNEL_OPS)
     assert found.fallbacks == ()
     assert {binding.path for binding in found.bindings} == {"fast"}
     assert found == lowered()

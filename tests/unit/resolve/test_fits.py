@@ -149,7 +149,23 @@ def test_another_format_is_offered_only_where_the_pack_has_kernels_for_it(offers
     assert not [fit for fit in offers(text, narrow)[1] if "model.weights" in fit]
 
 
-def test_more_devices_do_not_help_a_plan_that_is_whole_on_each(offers):
+CUDA = (ROOT / "profiles" / "qwen3-4090d-synthetic.toml").read_text()
+
+
+def test_two_devices_hold_what_one_does_not(resolved, offers):
+    tight = CUDA.replace('"23 GiB"', '"4 GiB"')
+    what, fits = offers(tight, KNOWN)
+    assert "on each device" in what
+    assert "device.count = 2" in fits
+    assert resolved(tight.replace("count = 1", "count = 2"), KNOWN).budget.device <= 4 << 30
+
+
+def test_as_many_devices_as_heads_are_the_most(offers):
+    _, fits = offers(CUDA.replace('"23 GiB"', '"1500 MiB"').replace("batch = 8", "batch = 32"), KNOWN)
+    assert not [fit for fit in fits if "count" in fit and "device.count = 8" not in fit]
+
+
+def test_more_devices_do_not_help_where_no_kernel_adds_what_ranks_computed(offers):
     joined = attrs.evolve(ON_DEVICES, plugins=(*ON_DEVICES.plugins, TRANSPORT))
     assert not [fit for fit in offers(with_device("2000 MiB"), joined)[1] if "count" in fit]
 

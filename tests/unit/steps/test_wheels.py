@@ -85,6 +85,39 @@ def test_wheels_has_the_reached_modules_compiled_and_the_papers(needed, make_spe
     assert lines["/pih/lib/server/loop.pyc"]["reason"] == "imported by server.core"
 
 
+LIBRARY = "server/lib/libfast.so.2"
+
+
+@pytest.fixture
+def opened(make_spec, make_wheel, packages, tmp_path):
+    made = elf_file.library("libm.so.6", tail=b"debug" * 50)
+    wheel = make_wheel("server", {**SERVER, LIBRARY: made, "server/lib/libslow.so.2": made})
+    packages["params"]["libraries"] = {LIBRARY: "transport/fast"}
+    imports.run(make_spec(artifacts={"server": wheel}, output=tmp_path / "imports", **packages))
+    return wheel, tmp_path / "imports"
+
+
+def test_a_library_that_a_plugin_opens_is_in_with_what_it_needs_and_no_other(opened, make_spec, read_layer, tmp_path):
+    wheel, reached = opened
+    lists = json.loads(reached.read_bytes())
+    assert lists["opened"] == {"server": {LIBRARY: "opened by transport/fast"}}
+    assert lists["libraries"]["libm.so.6"] == f"needed by {LIBRARY}"
+    wheels.run(make_spec(artifacts={"server": wheel}, steps={"imports": reached}))
+    entries, lines = read_layer(tmp_path / "out")
+    assert [path for path in entries if "/lib/lib" in path] == [f"pih/lib/{LIBRARY}"]
+    assert entries[f"pih/lib/{LIBRARY}"] == elf.strip(elf_file.library("libm.so.6", tail=b"debug" * 50), "fast")
+    assert (
+        lines[f"/pih/lib/{LIBRARY}"] | {"component": "server", "reason": "opened by transport/fast"}
+        == (lines[f"/pih/lib/{LIBRARY}"])
+    )
+
+
+def test_a_library_that_no_wheel_has_is_refused(make_spec, make_wheel, packages, tmp_path):
+    packages["params"]["libraries"] = {LIBRARY: "transport/fast"}
+    with pytest.raises(BuildError, match=f"transport/fast: no wheel of the bundle has {LIBRARY}"):
+        imports.run(make_spec(artifacts={"server": make_wheel("server", SERVER)}, **packages))
+
+
 def test_app_has_packages_lock_and_launcher(packages, make_spec, read_layer, tmp_path):
     app.run(make_spec(**packages))
     entries, lines = read_layer(tmp_path / "out")

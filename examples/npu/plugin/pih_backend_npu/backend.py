@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from functools import partial
 
-from pih_backend_npu import kernels, ops, sharded
+from pih_backend_npu import collectives, kernels, ops
 from pih_backend_npu.batch import Batch, batch_of
 from pih_backend_npu.device import Device
 from pih_backend_npu.memory import Layer, View, rows_of
@@ -22,8 +21,11 @@ class Backend:
     """`contracts.Backend`; a step is computed when it is submitted. rank: its end of the group, None where alone."""
 
     def __init__(self, plan: Plan, weights: Weights, device: Device, rank: Rank | None) -> None:
-        self.plan = plan
-        self._weights = {weight.name: rows_of(weight, weights.tensor(weight.name)) for weight in plan.weights}
+        if plan.ranks != (rank.size if rank else 1):
+            raise WorkerError(f"the plan is of {plan.ranks} ranks", where="plan", fix="build the bundle again")
+        self.plan, self._rank = plan, rank
+        own = rank.rank if rank else 0
+        self._weights = {weight.name: rows_of(weight, weights.tensor(weight.stored(own))) for weight in plan.weights}
         self._pool = device.pool
         self._arena = self._pool.take(plan.arena_bytes, "activations")
         self._buffers = {buffer.name: buffer for buffer in plan.buffers}
@@ -35,13 +37,7 @@ class Backend:
         self._results: dict[int, list[int]] = {}
         self._tickets = 0
         self._stopped = False
-        linear = partial(sharded.linear, rank=rank)
-        self._run_by = ops.RUN | {
-            "npu_rms_norm": kernels.rms_norm,
-            "npu_attention": kernels.attention,
-            "linear_f32": linear,
-            "linear_bf16": linear,
-        }
+        self._run_by = ops.RUN | {"npu_rms_norm": kernels.rms_norm, "npu_attention": kernels.attention}
 
     def submit(self, step: Step) -> int:
         """Run a step; its result waits for `wait`. Raises WorkerError past the plan's limits."""
@@ -85,7 +81,10 @@ class Backend:
         if call.op == "sample":
             self._logits = [array("f", row) for row in operands[0]]
             return ops.sample(batch, self._logits)
-        self._run_by[call.symbol](batch, call.attrs, *operands)
+        if self._rank and call.op in collectives.RUN:
+            collectives.RUN[call.op](self._rank, *operands)
+        else:
+            self._run_by[call.symbol](batch, call.attrs, *operands)
         return ()
 
     def _operand(self, operand: Operand, batch: Batch) -> View | Layer:

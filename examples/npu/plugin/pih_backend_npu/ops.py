@@ -6,6 +6,7 @@ import math
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
+from operator import add as add_
 from operator import mul
 from typing import Any
 
@@ -58,6 +59,20 @@ def silu_mul(_batch: Batch, _attrs: Attrs, gate: View, up: View, y: View) -> Non
         row[:] = array("f", map(mul, shares, ups))
 
 
+def linear(_batch: Batch, attrs: Attrs, x: View, weight: View, y: View) -> None:
+    """A dot product for each row of the weight."""
+    for source, target in zip(x, y, strict=True):
+        own = source.tolist()
+        dots = array("f", [sum(map(mul, own, row)) for row in weight])
+        target[:] = array("f", map(add_, dots, target)) if attrs["accumulate"] else dots
+
+
+def add(_batch: Batch, _attrs: Attrs, x: View, y: View) -> None:
+    """To what is there; between ranks only."""
+    for target, row in zip(y, x, strict=True):
+        target[:] = array("f", map(add_, target, row))
+
+
 def gather(batch: Batch, _attrs: Attrs, x: View, y: View) -> None:
     """The wanted rows."""
     for target, row in zip(y, batch.step.rows, strict=True):
@@ -99,5 +114,8 @@ RUN: dict[str, Callable[..., None]] = {
     "rope": rope,
     "kv_write": kv_write,
     "silu_mul_reference": silu_mul,
+    "linear_f32": linear,
+    "linear_bf16": linear,
+    "add": add,
     "gather": gather,
 }

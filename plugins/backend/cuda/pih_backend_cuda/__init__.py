@@ -38,8 +38,12 @@ def start(context: Context) -> CudaBackend:
         )
     driver = load_driver()
     weights = context.provider("storage.weights")
+    graphs = context.provider("backend.graphs") if context.served("backend.graphs") else None
     device = open_device(driver, wanted["sm"], int(context.lock["budget"]["device"]), pack.cuda)
     with released_on_failure(device):
-        backend = CudaBackend(plan, pack, weights, driver, device)
-    context.log(f"backend/cuda: {device.name}, {pack.sm}, CUDA {device.cuda}, {len(plan.calls)} calls a step")
+        backend = CudaBackend(plan, pack, weights, driver, device, graphs)
+    context.log(
+        f"backend/cuda: {device.name}, {pack.sm}, CUDA {device.cuda}, {len(plan.calls)} calls a step"
+        + (", of decodes as graphs" if graphs else "")
+    )
     return backend

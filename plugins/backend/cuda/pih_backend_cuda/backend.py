@@ -16,7 +16,7 @@ from pih_backend_cuda.device import Device, released_on_failure
 from pih_backend_cuda.driver import Driver
 from pih_backend_cuda.pack import CCall, CStep, Pack
 from pih_backend_cuda.upload import upload
-from pih_runtime.contracts import Weights
+from pih_runtime.contracts import Graphs, Weights
 from pih_runtime.errors import WorkerError
 from pih_runtime.limits import check_step
 from pih_runtime.plan import Plan
@@ -43,9 +43,17 @@ class Ticket:
 
 
 class CudaBackend:
-    """`contracts.Backend` over one device."""
+    """`contracts.Backend` over one device. graphs: what records steps of decodes; None: none is recorded."""
 
-    def __init__(self, plan: Plan, pack: Pack, weights: Weights, driver: Driver, device: Device) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        pack: Pack,
+        weights: Weights,
+        driver: Driver,
+        device: Device,
+        graphs: Graphs | None = None,
+    ) -> None:
         self.plan = plan
         self._driver = driver
         self._device = device
@@ -71,6 +79,7 @@ class CudaBackend:
         ]
         self._free = list(self._places)
         driver("cuCtxSynchronize")  # zeroes and weights went by another stream, which the steps' does not wait for
+        self._replay = graphs.record(device, plan.limits.seqs, self._queue_decodes) if graphs else None
         self._sampled_slots: set[int] = set()
         self._finished_rows = 0
         self._lock = threading.Lock()
@@ -89,11 +98,8 @@ class CudaBackend:
             stream = self._device.stream
             batch.write(step, self._layout, place.arrays)
             self._driver("cuMemcpyHtoDAsync_v2", self._arrays, place.arrays, self._layout.nbytes, stream)
-            counts = {TOKENS: len(step.ids)}
-            for call in self._calls:
-                rows = counts.get(call.arguments.axis, len(step.rows))
-                if rows:
-                    self._launch(call, rows, len(step.seq_start) - 1)
+            if not (self._replay and self._replay(step)):
+                self._queue(len(step.ids), len(step.rows), len(step.seq_start) - 1)
             self._driver("cuMemcpyDtoHAsync_v2", place.sampled, self._sampled, self.plan.limits.seqs * 4, stream)
             self._driver("cuEventRecord", place.done, stream)
             self._sampled_slots.update(step.row_slots)
@@ -139,6 +145,16 @@ class CudaBackend:
             self._device.use()
             self._driver("cuStreamSynchronize", self._device.stream)
         self._device.close()
+
+    def _queue(self, tokens: int, wanted: int, seqs: int) -> None:
+        """The plan's launches, for a step of these counts or of less."""
+        for call in self._calls:
+            rows = tokens if call.arguments.axis == TOKENS else wanted
+            if rows:
+                self._launch(call, rows, seqs)
+
+    def _queue_decodes(self, seqs: int) -> None:
+        self._queue(seqs, seqs, seqs)
 
     def _launch(self, call: Bound, rows: int, seqs: int) -> None:
         index = call.chosen(rows)

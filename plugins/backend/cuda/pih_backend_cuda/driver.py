@@ -6,7 +6,7 @@ Signatures as in the CUDA Driver API reference; `_v2` names are what its header 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_ubyte, c_uint, c_uint64, c_void_p
 from typing import Any
 
@@ -70,8 +70,17 @@ class Driver:
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
         self._functions: dict[str, Callable[..., int]] = {}
-        for name, arguments in _FUNCTIONS.items():
-            function = getattr(library, name)
+        self.declare(_FUNCTIONS)
+
+    def declare(self, functions: Mapping[str, tuple[Any, ...]]) -> None:
+        """Functions that are about to be called, with the types of their arguments; WorkerError if it has them not."""
+        for name, arguments in functions.items():
+            try:
+                function = getattr(self._library, name)
+            except AttributeError as problem:
+                raise WorkerError(
+                    f"the NVIDIA driver is too old: {problem}", fix="install a newer driver on the host"
+                ) from problem
             function.argtypes, function.restype = arguments, c_int
             self._functions[name] = function
 
@@ -105,7 +114,5 @@ def load_driver() -> Driver:
             fix="install it, and give the container the GPU: --gpus all, --device nvidia.com/gpu=all, or a Kubernetes "
             "resource nvidia.com/gpu",
         ) from problem
-    except AttributeError as problem:
-        raise WorkerError(f"the NVIDIA driver is too old: {problem}", fix="install a newer driver") from problem
     driver("cuInit", 0)
     return driver

@@ -9,11 +9,11 @@ from array import array
 
 import torch
 
-from pih_backend_torch import ops
+from pih_backend_torch import ops, ranks
 from pih_backend_torch.batch import Batch, batch_of
 from pih_backend_torch.formats import as_float32
 from pih_backend_torch.sample import sample
-from pih_runtime.contracts import Weights
+from pih_runtime.contracts import Rank, Weights
 from pih_runtime.errors import WorkerError
 from pih_runtime.plan import Call, Operand, Plan
 from pih_runtime.step import Step
@@ -23,11 +23,15 @@ _MOST_IN_FLIGHT = 2
 
 
 class TorchBackend:
-    """`contracts.Backend`; a step is computed when it is submitted."""
+    """`contracts.Backend`; a step is computed when it is submitted. rank: this one's end, where there are several."""
 
-    def __init__(self, plan: Plan, weights: Weights) -> None:
+    def __init__(self, plan: Plan, weights: Weights, rank: Rank | None = None) -> None:
+        if plan.ranks != (rank.size if rank else 1):
+            raise WorkerError(f"the plan is of {plan.ranks} ranks", where="plan", fix="build the bundle again")
         self.plan = plan
-        self._weights = {weight.name: as_float32(weight, weights.tensor(weight.name)) for weight in plan.weights}
+        self._rank = rank
+        own = rank.rank if rank else 0
+        self._weights = {one.name: as_float32(one, weights.tensor(one.stored(own))) for one in plan.weights}
         self._arena = torch.zeros(plan.arena_bytes, dtype=torch.uint8)
         self._buffers = {buffer.name: buffer for buffer in plan.buffers}
         self._caches = {
@@ -80,7 +84,10 @@ class TorchBackend:
             self._logits = self._view(call.operands[0], batch).clone()
             return sample(self._logits, batch.step.sampling, [batch.step.positions[row] for row in batch.step.rows])
         inputs = [self._operand(operand, batch) for operand in call.operands]
-        ops.RUN[call.op](batch, call.attrs, *inputs)
+        if self._rank and call.op in ranks.RUN:
+            ranks.RUN[call.op](self._rank, *inputs)
+        else:
+            ops.RUN[call.op](batch, call.attrs, *inputs)
         return []
 
     def _operand(self, operand: Operand, batch: Batch) -> torch.Tensor:

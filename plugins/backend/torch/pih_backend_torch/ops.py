@@ -83,6 +83,10 @@ def _gather(batch: Batch, _attrs: Attrs, x: Tensor, y: Tensor) -> None:
     y.copy_(x[batch.rows])
 
 
+def _add(_batch: Batch, _attrs: Attrs, x: Tensor, y: Tensor) -> None:
+    y.add_(x)
+
+
 RUN: dict[str, Callable[..., None]] = {
     "embed": _embed,
     "rms_norm": _rms_norm,
@@ -93,4 +97,5 @@ RUN: dict[str, Callable[..., None]] = {
     "attention": _attention,
     "silu_mul": _silu_mul,
     "gather": _gather,
+    "add": _add,
 }

@@ -33,7 +33,7 @@ def start(context: Context) -> MappedWeights:
             check_size(table, len(file.data), str(path), fix)
             chunks = Chunks(file.data, table, host.threads, str(path), fix)
         weights = MappedWeights(file, tensors_of(file.data, chunks, str(path)), chunks, told)
-        check_against(weights.tensors, wanted.weights, str(path))
+        check_against(weights.tensors, wanted.stored, str(path))
         context.log(_told(len(file.data), chunks, sealed, eager=eager))
         if eager:
             weights.check(weights.tensors)

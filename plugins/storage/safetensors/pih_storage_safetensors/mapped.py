@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from pih_runtime.errors import SealError, WorkerError
-from pih_runtime.plan import Weight
 from pih_storage_safetensors.chunks import Chunks
 from pih_storage_safetensors.file import MappedFile
 from pih_storage_safetensors.header import Tensor, extent, parse
@@ -67,19 +66,16 @@ def tensors_of(data: memoryview, chunks: Chunks | None, where: str) -> Mapping[s
         raise SealError(f"not a safetensors file: {problem}", where=where) from problem
 
 
-def check_against(tensors: Mapping[str, Tensor], wanted: Sequence[Weight], where: str) -> None:
-    """Every tensor of the plan is there with its length; there is no other but filler."""
+def check_against(tensors: Mapping[str, Tensor], wanted: Mapping[str, int], where: str) -> None:
+    """Every tensor of the plan, of all its ranks, is there with its length; there is no other but filler."""
     fix = "mount the weights that were packed for this bundle (pih weights pack)"
-    for weight in wanted:
-        found = tensors.get(weight.name)
+    for name, size in wanted.items():
+        found = tensors.get(name)
         if found is None:
-            raise SealError(f"the plan needs tensor {weight.name!r}, the file has none", where=where, fix=fix)
-        if found.end - found.start != weight.nbytes:
+            raise SealError(f"the plan needs tensor {name!r}, the file has none", where=where, fix=fix)
+        if found.end - found.start != size:
             have = found.end - found.start
-            raise SealError(
-                f"tensor {weight.name!r} has {have} bytes, the plan says {weight.nbytes}", where=where, fix=fix
-            )
-    names = {weight.name for weight in wanted}
-    extra = sorted(name for name in tensors if name not in names and not name.startswith("_pad."))
+            raise SealError(f"tensor {name!r} has {have} bytes, the plan says {size}", where=where, fix=fix)
+    extra = sorted(name for name in tensors if name not in wanted and not name.startswith("_pad."))
     if extra:
         raise SealError(f"the file holds tensor {extra[0]!r}, which the plan does not use", where=where, fix=fix)
