@@ -34,7 +34,8 @@ def test_built_again_without_a_network(tmp_path):
     ):
         pytest.skip("bwrap does not work here: no namespace without interfaces")
     outside = tmp_path / "outside"
-    shutil.copytree(EXAMPLE / "plugin", outside / "plugin", ignore=shutil.ignore_patterns("__pycache__"))
+    for part in ("plugin", "transport"):
+        shutil.copytree(EXAMPLE / part, outside / part, ignore=shutil.ignore_patterns("__pycache__"))
     text = (EXAMPLE / "npu.toml").read_text().replace("file:../../models", f"file:{ROOT}/models")
     (outside / "npu.toml").write_text(text)
     pih("lock", "--profile", outside / "npu.toml")
