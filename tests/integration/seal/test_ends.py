@@ -11,6 +11,9 @@ import pytest
 
 from tests.support.program import ROOT
 
+# whoever runs the tests in the background of a shell has them ignore interrupts, and their children too
+HEARING = ("env", "--default-signal=INT")
+
 
 @pytest.fixture
 def started(tmp_path):
@@ -22,7 +25,7 @@ def started(tmp_path):
         file.write(entry.tobuf())
         file.truncate((2 << 30) + 10240)
     process = subprocess.Popen(
-        [sys.executable, "-I", "-m", "pih", "verify", str(tmp_path / "x.tar")],
+        [*HEARING, sys.executable, "-I", "-m", "pih", "verify", str(tmp_path / "x.tar")],
         cwd=ROOT,
         env={**os.environ, "TMPDIR": str(tmp_path / "temporary")},
         stderr=subprocess.PIPE,
@@ -54,7 +57,7 @@ def test_an_interrupt_among_the_imports_has_no_traceback(tmp_path):
         "sys.meta_path.insert(0, Finder())\n"
     )
     run = subprocess.run(
-        [sys.executable, "-c", "import runpy, sitecustomize; runpy.run_module('pih', run_name='__main__')"],
+        [*HEARING, sys.executable, "-c", "import runpy, sitecustomize; runpy.run_module('pih', run_name='__main__')"],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         capture_output=True,
