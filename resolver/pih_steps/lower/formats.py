@@ -16,11 +16,14 @@ BLOCKS: dict[str, tuple[int, int]] = {
     "bf16": (1, 2),
     "q4_1": (32, 20),
     "q8_0": (32, 34),
+    "int8": (1, 1),
 }
+# Bytes before a row's blocks: the scale that the whole row has in common.
+_ROW_HEADS = {"int8": 4}
 
 
 def bits(format_: str) -> float:
-    """Bits of one value, its share of the block's scales included."""
+    """Bits of one value, its share of the block's scales included; a row's own scale hardly counts."""
     values, size = BLOCKS[format_]
     return 8 * size / values
 
@@ -34,7 +37,7 @@ def row_bytes(format_: str, columns: int, where: str) -> int:
             where=where,
             fix="take a checkpoint whose tensors have whole blocks",
         )
-    return columns // values * size
+    return _ROW_HEADS.get(format_, 0) + columns // values * size
 
 
 def matrix(shape: tuple[int, ...]) -> tuple[int, int]:

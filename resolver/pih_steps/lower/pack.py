@@ -11,6 +11,8 @@ Layouts, N x K being the weight's shape:
   mma16   bf16: tiles of 16 rows x 32 columns, ordered [N/16][K/32]; a tile is [half 2][lane 32][8 values]. Lane 4g+t
           of half h holds columns 8t+4h and 8t+4h+1 of row g, the same of row g+8, then the next two columns of both:
           what one m16n8k16 instruction of a GPU takes from a lane
+          int8: for each 16 rows, their tiles as [lane 32][half 2][8 values], each value's byte with 128 added; then
+          their 16 f32 scales. value = scale * (byte - 128)
   pair16  bf16: in each 32 columns of a row, 32-bit word i holds column i (low half) and column 16+i (high half)
 """
 
@@ -133,10 +135,21 @@ def _mma16_bf16(raw: Bytes, columns: int) -> npt.NDArray[Any]:
     return np.ascontiguousarray(tiles.transpose(0, 3, 5, 2, 4, 6, 1, 7))
 
 
+def _mma16_int8(raw: Bytes, columns: int) -> Bytes:
+    strips, size = len(raw) // 16, columns * 16
+    # [N/16][row/8][g][K/32][t][half][pair][column] → [N/16][K/32][g][t][half][pair][row/8][column]
+    tiles = (raw[:, 4:] ^ 128).reshape(strips, 2, 8, columns // 32, 4, 2, 2, 2).transpose(0, 3, 2, 4, 5, 6, 1, 7)
+    out = np.empty((strips, size + 64), np.uint8)
+    out[:, :size] = tiles.reshape(strips, size)
+    out[:, size:] = raw[:, :4].reshape(strips, 64)
+    return out
+
+
 _WIDEN: dict[str, Callable[[Bytes], npt.NDArray[Any]]] = {"bf16": _widen_bf16, "f16": _widen_f16}
 _PACKERS: dict[tuple[str, str], Callable[[Bytes, int], npt.NDArray[Any]]] = {
     ("q4_1", "tile16"): _tile16_q4_1,
     ("q8_0", "tile16"): _tile16_q8_0,
     ("bf16", "mma16"): _mma16_bf16,
+    ("int8", "mma16"): _mma16_int8,
     ("bf16", "pair16"): _pair16_bf16,
 }

@@ -4,7 +4,8 @@
     {"format": "safetensors", "files": [REFERENCE, ...], "config": REFERENCE}
     {"format": "description", "config": REFERENCE, "tensors": REFERENCE}              no bytes: weights come separately
     {"format": "synthetic", "config": REFERENCE, "tensors": REFERENCE, "seed": 0}
-References are those of `files`. tensors.json is an object: name → {dtype, shape}.
+References are those of `files`. tensors.json is an object: name → {dtype, shape}. Each may have "weights": one of
+`quantized.FORMATS`, in which its matrices then are.
 """
 
 from __future__ import annotations
@@ -19,12 +20,24 @@ from pih_runtime.errors import BuildError
 from pih_steps.lower import files, gguf, safetensors
 from pih_steps.lower.checkpoint import Checkpoint, no_bytes
 from pih_steps.lower.files import Paths, Reference
+from pih_steps.lower.quantized import stored_as
 
 Source = Mapping[str, Any]
 
 
 def described(source: Source, artifacts: Paths, trees: Paths) -> Checkpoint:
     """The checkpoint's config and tensor table, for lowering: nothing is unpacked, no bytes can be read."""
+    return stored_as(source.get("weights", "stored"), _described(source, artifacts, trees))
+
+
+@contextmanager
+def opened(source: Source, artifacts: Paths, trees: Paths) -> Iterator[Checkpoint]:
+    """The checkpoint with its bytes, while the context lasts."""
+    with _opened(source, artifacts, trees) as checkpoint:
+        yield stored_as(source.get("weights", "stored"), checkpoint)
+
+
+def _described(source: Source, artifacts: Paths, trees: Paths) -> Checkpoint:
     kind = _kind(source)
     if kind == "gguf":
         header = read_gguf(source["file"], artifacts, trees)
@@ -40,8 +53,7 @@ def described(source: Source, artifacts: Paths, trees: Paths) -> Checkpoint:
 
 
 @contextmanager
-def opened(source: Source, artifacts: Paths, trees: Paths) -> Iterator[Checkpoint]:
-    """The checkpoint with its bytes, while the context lasts."""
+def _opened(source: Source, artifacts: Paths, trees: Paths) -> Iterator[Checkpoint]:
     kind = _kind(source)
     if kind == "synthetic":
         from pih_steps.lower import synthetic  # numpy only where values are made

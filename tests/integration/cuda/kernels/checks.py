@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from tests.integration.cuda.kernels.everywhere import SEEDS, run_everywhere
-from tests.integration.cuda.kernels.layouts import Pages, mma16
+from tests.integration.cuda.kernels.layouts import Pages, mma16, mma16_int8
 from tests.integration.cuda.kernels.made import bits, symbol
 from tests.integration.cuda.kernels.rounding import (
     BF16,
@@ -36,24 +36,44 @@ def linear_case(n, k, tokens, seed=0):
 
 
 def linear(here, weight, x, y, accumulate, *, seeds=SEEDS):
+    """weight: bf16 bits [N,K]. See `_linear`."""
+    return _linear(here, "linear_bf16", mma16(weight), bf16_value(weight), x, y, accumulate, seeds)
+
+
+def linear_int8(here, weight, scales, x, y, accumulate, *, seeds=SEEDS):
+    """weight: int8 [N,K], of whose sums each is multiplied by its row's scale, [N]. See `_linear`."""
+    values = weight.astype(np.float64) * scales[:, None]
+    return _linear(here, "linear_int8", mma16_int8(weight, scales), values, x, y, accumulate, seeds)
+
+
+def _linear(here, template, packed, values, x, y, accumulate, seeds):
     """float32 sums of exact products: off by no more than 2^-20 of the sum of their sizes, and k denormals. Gives y."""
-    n, k = weight.shape
+    n, k = values.shape
     x_held, x_columns = wide(x, left=8, right=16, sentinel=0x7FC1)
     y_held, y_columns = wide(y, left=3, right=1)
     views, _ = run_everywhere(
         here,
-        symbol("linear_bf16", n=n, k=k, accumulate=accumulate),
-        [(x_held, x_columns), mma16(weight), (y_held, y_columns)],
+        symbol(template, n=n, k=k, accumulate=accumulate),
+        [(x_held, x_columns), packed, (y_held, y_columns)],
         Step(len(x)),
         seeds=seeds,
     )
     found = view(views[2], y_columns)
-    exact_x, exact_w = bf16_value(x).astype(np.float64), bf16_value(weight).astype(np.float64)
+    exact_x, exact_w = bf16_value(x).astype(np.float64), values.astype(np.float64)
     with np.errstate(invalid="ignore"):
         wanted = exact_x @ exact_w.T + (y if accumulate else 0)
-        error = 2.0**-20 * (np.abs(exact_x) @ np.abs(exact_w).T + (np.abs(y) if accumulate else 0)) + k * 2.0**-149
-    close(found, wanted, error)
+        sizes = np.abs(exact_x) @ np.abs(exact_w).T + (np.abs(y) if accumulate else 0)
+    close(found, wanted, 2.0**-20 * sizes + k * 2.0**-149)
     return found
+
+
+def embed_int8(here, table, scales, ids):
+    """A byte times its row's scale, rounded once."""
+    n, k = table.shape
+    y, columns = wide(np.zeros((len(ids), k), np.float32), left=2, right=6)
+    operands = [mma16_int8(table, scales), (y, columns)]
+    views, _ = run_everywhere(here, symbol("embed_int8", n=n, k=k), operands, Step(len(ids), ids=ids))
+    assert np.array_equal(view(views[1], columns), table[ids].astype(np.float32) * scales[ids][:, None])
 
 
 def embed(here, table, ids, sampled):

@@ -21,6 +21,14 @@ def mma16(weight):
     return made
 
 
+def mma16_int8(weight, scales):
+    """[N,K] int8, [N] float32 -> [N/16] of [K/32][lane 32][half 2][8], bytes with 128 added, and the rows' scales."""
+    n, k = weight.shape
+    tiles = mma16(weight).transpose(0, 1, 3, 2, 4).reshape(n // 16, k * 16)
+    strips = [(tiles.astype(np.int16) + 128).astype(np.uint8), scales.astype("<f4").view(np.uint8).reshape(n // 16, 64)]
+    return np.concatenate(strips, 1)
+
+
 def v_places(head_dim):
     """[position][d] -> the place in a page's V block: an m16n8k16's B operand of n = d and k = position."""
     places = np.empty((PAGE, head_dim), np.int64)

@@ -44,7 +44,8 @@ LONG = Attention(2, 1, 32, positions=32768, seqs=2)
 
 BINDINGS = [
     *(binding("linear_bf16", n=n, k=k, accumulate=accumulate) for n, k in LINEAR for accumulate in (0, 1)),
-    binding("embed_bf16", n=EMBED[0], k=EMBED[1]),
+    *(binding("linear_int8", n=n, k=k, accumulate=accumulate) for n, k in LINEAR[1:] for accumulate in (0, 1)),
+    *(binding(template, n=EMBED[0], k=EMBED[1]) for template in ("embed_bf16", "embed_int8")),
     *(binding("rms_norm", columns=columns, groups=groups, eps_bits=bits(EPS)) for columns, groups in NORM),
     *(
         binding(template, columns=columns, eps_bits=bits(EPS))

@@ -9,7 +9,7 @@ from pih_runtime.step import Sampling
 from pih_steps.lower import pack
 from tests.integration.cuda.kernels import checks, sizes, texts
 from tests.integration.cuda.kernels.everywhere import run_everywhere
-from tests.integration.cuda.kernels.layouts import mma16
+from tests.integration.cuda.kernels.layouts import mma16, mma16_int8
 from tests.integration.cuda.kernels.made import TEMPLATES, symbol
 from tests.integration.cuda.kernels.rounding import bf16_normal, normal, rng
 from tests.integration.kernels.formats import bf16_round
@@ -56,6 +56,34 @@ def test_linear_of_what_is_not_finite_stays_in_its_row_and_column(here):
         found = checks.linear(here, weight, x, y, accumulate)
         plain = np.isfinite(np.delete(np.delete(found, [5, 32, 9], 0), [20, 47], 1))
         assert plain.all()
+
+
+def int8_case(n, k):
+    weight = rng(n, k).integers(-127, 128, (n, k)).astype(np.int8)
+    scales = np.abs(normal(k, n)) * np.float32(0.01)
+    weight[:2, :4], scales[1] = [127, -127, 0, 1], 0
+    return weight, scales
+
+
+def test_mma16_of_int8_is_packed_as_its_formula_says():
+    weight, scales = int8_case(48, 96)
+    rows = np.concatenate([scales.view(np.uint8).reshape(48, 4), weight.view(np.uint8)], 1)
+    assert np.array_equal(pack._mma16_int8(rows, 96), mma16_int8(weight, scales))
+
+
+@pytest.mark.parametrize("accumulate", [0, 1])
+@pytest.mark.parametrize(("n", "k"), sizes.LINEAR[1:])
+def test_linear_of_int8_whatever_the_tokens(here, n, k, accumulate):
+    weight, scales = int8_case(n, k)
+    _, x, y = checks.linear_case(n, k, 66)
+    every = checks.linear_int8(here, weight, scales, x, y, accumulate, seeds=(1,))
+    for tokens in (1, 8, 9, 33):
+        found = checks.linear_int8(here, weight, scales, x[:tokens], y[:tokens], accumulate, seeds=(1, 2))
+        assert np.array_equal(found, every[:tokens]), "a row depends on its company"
+
+
+def test_embed_of_int8(here):
+    checks.embed_int8(here, *int8_case(*sizes.EMBED), [0, 79, 1, 17, 16, 15, 8, 7])
 
 
 def test_embed(here):

@@ -26,6 +26,12 @@ def linear(here):
         checks.linear(here, weight, x[:tokens], y[:tokens], 1)
 
 
+def linear_int8(here):
+    weight, scales = rng(1).integers(-127, 128, (48, 288)).astype("i1"), normal(1, 48)
+    _, x, y = checks.linear_case(48, 288, 9)
+    checks.linear_int8(here, weight, scales, x, y, 1)
+
+
 def norm(here):
     checks.rms_norm_bf16(here, normal(1, 9, 64), normal(2, 64), wanted_rows=[8, 0, 6, 3])
 
@@ -85,7 +91,7 @@ def of(*sources):
 
 
 CHECKED = {
-    linear: of("linear.cuh"), norm: of("rms_norm.cuh"), heads_norm: of("rms_norm.cuh"), kv_write: of("kv_write.cuh"),
+    linear: of("linear.cuh"), linear_int8: of("linear.cuh"), norm: of("rms_norm.cuh"), heads_norm: of("rms_norm.cuh"), kv_write: of("kv_write.cuh"),
     rope_kv_write: of("rope_kv_write.cuh"), embed: of("embed.cuh"), sample: of("sample.cuh"), copies: of("rows.cuh"),
     silu_mul: of("silu_mul.cuh"), attention: [binding("attention", **SHAPE.constants)],
 }  # fmt: skip
@@ -122,6 +128,15 @@ BUGS = [
         "p.z = pack_bf16(score[1][2]",
     ),
     Bug("keys swapped", attention, "attention.cuh", "k.x, k.y", "k.z, k.w"),
+    Bug("the scale of another row", linear_int8, "linear.cuh", "n % 16", "n % 8"),
+    Bug("a byte that is not centred", linear_int8, "weight.cuh", "8388736.f", "8388735.f"),
+    Bug(
+        "bytes of a pair swapped",
+        linear_int8,
+        "weight.cuh",
+        "value(word, i), value(word, i + 1)",
+        "value(word, i + 1), value(word, i)",
+    ),
     Bug("no check of the last token's tile", linear, "linear.cuh", "if (token >= tokens) return;", ""),
     Bug("a token past the end is read", linear, "linear.cuh", "token < tokens ? token : tokens - 1", "token", "700"),
     Bug("no check of the rows of a grid", copies, "rows.cuh", ROW_CHECK, ""),
