@@ -100,6 +100,7 @@ def explanation(lock: Lock, profile: Profile, root: Path) -> Explanation:
                 ("limits", "spill"),
                 ("device", "memory"),
                 ("kernels", "fallback"),
+                ("weights", "format"),
                 ("weights", "delivery"),
                 ("weights", "verify"),
                 ("weights", "digest"),
@@ -199,7 +200,7 @@ def _reaches(lock: Lock) -> Branch:
 
 
 def _weights(found: Explanation) -> Branch:
-    keys = ("delivery", "verify", *(["digest"] if found.lock.weights.delivery == "separate" else []))
+    keys = ("format", "delivery", "verify", *(["digest"] if found.lock.weights.delivery == "separate" else []))
     lines = [found.lines[f"weights.{key}"] for key in keys]
     return Branch(f"weights: {overview.weights(found.lock)}", tuple(map(Branch, lines)))
 

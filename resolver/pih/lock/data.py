@@ -66,12 +66,13 @@ class Service:
 
 @attrs.frozen
 class Weights:
-    """How the packed weights reach the worker, and when it checks them.
+    """How weights are packed and reach the worker, and when it checks them.
 
-    delivery: embed | separate. verify: start | first-use.
+    format: stored | int8. delivery: embed | separate. verify: start | first-use.
     digest: of the chunk table of separate ones; '' where the profile pins none, and the worker takes any that fit.
     """
 
+    format: str
     delivery: str
     verify: str
     digest: str

@@ -13,6 +13,7 @@ import attrs
 
 from pih.lock import Budget, Limits
 from pih_runtime.errors import ResolutionError
+from pih_steps.lower.quantized import FORMATS
 
 _CONTEXT_GRAIN = 16
 _LEAST_SHARE = 16  # a context of less than this part of what was asked is another deployment, no near fit
@@ -238,11 +239,16 @@ def _limited(size: Size, **limits: Any) -> Size:
 def _words(before: Size, after: Size) -> str:
     """`limits.batch = 1 with limits.context = 512`: the lines of a profile that differ."""
     was, now = attrs.asdict(before.limits), attrs.asdict(after.limits)
-    lines = [f"model.weights that are stored as {after.weights}"] if after.weights != before.weights else []
+    lines = [_of_weights(after.weights)] if after.weights != before.weights else []
     lines += [f"limits.{key} = {_value(key, now[key])}" for key in now if now[key] != was[key]]
     lines += [f"device.count = {after.devices}"] if after.devices != before.devices else []
     lines += [f"target.threads = {after.threads}"] if after.threads != before.threads else []
     return " with ".join(lines)
+
+
+def _of_weights(format_: str) -> str:
+    """Some formats are made from what a checkpoint stores; for others it takes another checkpoint."""
+    return f'weights.format = "{format_}"' if format_ in FORMATS else f"model.weights that are stored as {format_}"
 
 
 def _value(key: str, value: Any) -> str:

@@ -61,7 +61,7 @@ def build_graph(
         _step("base", artifacts=BASE, steps=("imports", "wheels")),
         _step("app", params={"packages": packages}, trees=(*packages, "lock")),
         _plan(plan, lowered),
-        _weights(files),
+        _weights(files, profile.intent.weights.format),
         _step("digests", params={"chunk": WEIGHTS_CHUNK}, steps=("weights",)),
         _model(files),
     ]
@@ -89,8 +89,8 @@ def _plan(params: Mapping[str, Any], lowered: Lowered) -> Step:
     return _step("plan", params=complete, artifacts=artifacts, trees=(params["model"], params["kernels"], *trees))
 
 
-def _weights(files: Mapping[str, ModelFile]) -> Step:
-    params = {"checkpoint": checkpoint(files)}
+def _weights(files: Mapping[str, ModelFile], format_: str) -> Step:
+    params = {"checkpoint": checkpoint(files, format_)}
     artifacts, trees = inputs(params)
     return _step("weights", params=params, artifacts=artifacts, trees=trees, steps=("plan",), tools=TOOLS)
 

@@ -68,7 +68,7 @@ def lock(
     )
 
     def params(sizes: Limits, machine: Target) -> dict[str, Any]:
-        return plan_params(solution, files, machine, sizes, intent.kernels.fallback_ops)
+        return plan_params(solution, files, machine, sizes, intent.weights.format, intent.kernels.fallback_ops)
 
     def lowered_for(parameters: Mapping[str, Any], stored: str = "") -> Lowered:
         names, trees = inputs(parameters)

@@ -44,12 +44,20 @@ class Lowered:
 
 
 def plan_params(
-    solution: Solution, files: Mapping[str, ModelFile], target: Target, limits: Limits, fallback_ops: tuple[str, ...]
+    solution: Solution,
+    files: Mapping[str, ModelFile],
+    target: Target,
+    limits: Limits,
+    format_: str,
+    fallback_ops: tuple[str, ...],
 ) -> dict[str, Any]:
-    """The parameters of the `plan` step, but for the digest that it must find. ranks: where there are several."""
+    """The parameters of the `plan` step, but for the digest that it must find.
+
+    format_: of weights, as profiles say. ranks: where there are several.
+    """
     ranks = target.device.count if target.device else 1
     return {
-        "checkpoint": described(files),
+        "checkpoint": described(files, format_),
         "model": f"plugins/{provider(solution, 'model.decoder').id}",
         "kernels": f"plugins/{pack_of(solution).id}",
         "isa": processor(pack_of(solution), target),
@@ -132,11 +140,17 @@ def smaller_formats(report: Report, isa: str) -> tuple[str, ...]:
 
 
 def _stored_as(format_: str, checkpoint: Any) -> Any:
-    """The checkpoint as if it stored its matrices in this format, those that are not smaller already."""
+    """The checkpoint as if it stored its matrices in this format, those that are not smaller already.
+
+    A format that is made from what is stored is made, or BuildError says why it cannot be.
+    """
+    from pih_steps.lower import quantized
     from pih_steps.lower.formats import bits
 
     if not format_:
         return checkpoint
+    if format_ in quantized.FORMATS:
+        return quantized.stored_as(format_, checkpoint)
     tensors = {
         name: replace(tensor, format=format_)
         if len(tensor.shape) > 1 and bits(format_) < bits(tensor.format)
@@ -162,8 +176,24 @@ def pack_of(solution: Solution) -> Manifest:
     return packs[0] if packs else provider(solution, "backend.device")
 
 
-def checkpoint(files: Mapping[str, ModelFile]) -> dict[str, Any]:
+def checkpoint(files: Mapping[str, ModelFile], format_: str) -> dict[str, Any]:
     """The checkpoint with its bytes, as `pih_steps.lower.sources` opens it."""
+    return _in_format(_checkpoint(files), format_)
+
+
+def described(files: Mapping[str, ModelFile], format_: str) -> dict[str, Any]:
+    """The checkpoint as a plan needs it: without the weights' bytes where a tensor table says enough."""
+    if "tensors" not in files:
+        return checkpoint(files, format_)
+    table = {"format": "description", "config": files["config"].reference, "tensors": files["tensors"].reference}
+    return _in_format(table, format_)
+
+
+def _in_format(source: dict[str, Any], format_: str) -> dict[str, Any]:
+    return source if format_ == "stored" else {**source, "weights": format_}
+
+
+def _checkpoint(files: Mapping[str, ModelFile]) -> dict[str, Any]:
     weights = files["weights"]
     if weights.source.kind == "synthetic":
         shape = {"config": weights.beside("config.json"), "tensors": weights.beside("tensors.json")}
@@ -171,13 +201,6 @@ def checkpoint(files: Mapping[str, ModelFile]) -> dict[str, Any]:
     if weights.is_gguf:
         return {"format": "gguf", "file": weights.reference}
     return {"format": "safetensors", "files": [weights.reference], "config": files["config"].reference}
-
-
-def described(files: Mapping[str, ModelFile]) -> dict[str, Any]:
-    """The checkpoint as a plan needs it: without the weights' bytes where a tensor table says enough."""
-    if "tensors" not in files:
-        return checkpoint(files)
-    return {"format": "description", "config": files["config"].reference, "tensors": files["tensors"].reference}
 
 
 def inputs(params: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:

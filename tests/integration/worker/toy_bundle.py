@@ -110,7 +110,12 @@ def write_bundle(
     table = digests.to_text(digests.table_of(memoryview(packed), digests.SMALLEST))
     if delivery == "embed" or pinned:
         (root / ("weights.digests" if delivery == "embed" else "weights/weights.digests")).write_bytes(table)
-    weights = {"delivery": delivery, "verify": verify, "digest": digests.root(table) if pinned else ""}
+    weights = {
+        "format": "stored",
+        "delivery": delivery,
+        "verify": verify,
+        "digest": digests.root(table) if pinned else "",
+    }
     shutil.copytree(
         TREE / "runtime/pih_runtime", root / "lib/pih_runtime", ignore=shutil.ignore_patterns("*.pyc", "__pycache__")
     )

@@ -190,8 +190,8 @@ def test_smaller_weights_come_with_smaller_limits_where_neither_is_enough_alone(
     whole = attrs.evolve(SIZE, devices=2)
     found = nearest(whole, divided, Levers(("int8",)))
     assert found == [
-        "model.weights that are stored as int8 with limits.context = 80",
-        "model.weights that are stored as int8 with limits.batch = 1",
+        'weights.format = "int8" with limits.context = 80',
+        'weights.format = "int8" with limits.batch = 1',
     ]
     for limits in ({"context": 80}, {"batch": 1}):
         fitting = attrs.evolve(whole, weights="int8", limits=attrs.evolve(whole.limits, **limits))
