@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import pytest
 
@@ -10,7 +11,9 @@ from pih_runtime.ops import COLLECTIVES
 from pih_runtime.plan import Limits
 from pih_steps import cubin_elf
 from pih_steps.lower import plan_sha256
+from pih_steps.lower.quantized import stored_as
 from tests.integration.cuda.kernels import shipped
+from tests.support import simgpu
 from tests.truth import models
 
 LOCKS = shipped.locks()
@@ -45,6 +48,18 @@ def test_it_is_for_the_profiles_device(profile, cubin):
 
 def test_nothing_spills(entries):
     assert [entry.name for entry in entries if entry.frame] == []
+
+
+@pytest.mark.parametrize("sm", ["sm_89", "sm_90"])
+def test_kernels_for_int8_weights_keep_to_the_same_bounds(sm, folder):
+    checkpoint, graph = stored_as("int8", models.qwen3_checkpoint({})), models.graph_of("qwen3")
+    lowered = models.lowered_for("kernels/cuda", checkpoint, graph, Limits(512, 8, 4096), "bf16", sm)
+    made = simgpu.cubin_pack(folder, [asdict(binding) for binding in lowered.bindings], sm)
+    found = cubin_elf.read((made / "pack.cubin").read_bytes(), "pack.cubin").entries
+    assert sum("int8" in entry.name for entry in found) == 16
+    test_nothing_spills(found)
+    test_registers_of_a_block_are_within_an_sm(found)
+    test_shared_memory_needs_no_permission(found)
 
 
 def test_registers_of_a_block_are_within_an_sm(entries):
