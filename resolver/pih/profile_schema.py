@@ -182,8 +182,8 @@ class Weights:
     """How the weights are packed, how they reach the worker, and how it knows that they are the right ones."""
 
     format: Literal["stored", "int8"] = _choice(
-        "`stored`: as the checkpoint has them. `int8`: every matrix of a bf16 checkpoint with a byte for each value and "
-        "a scale for each row, where the kernel pack has kernels for it.",
+        "`stored`: as the checkpoint has them. `int8`: every matrix of a bf16 checkpoint with a byte for each value "
+        "and a scale for each row, where the kernel pack has kernels for it.",
         "stored",
     )
     delivery: Literal["embed", "separate"] = _choice(

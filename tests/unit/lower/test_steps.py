@@ -143,8 +143,8 @@ def test_made_up_weights_are_packed_as_int8_where_the_source_says_so(described, 
     table = {name: {**entry, "dtype": "BF16"} for name, entry in table.items()}
     artifacts["tensors"].write_text(json.dumps(table))
     source = {"format": "synthetic", "seed": 3, "weights": "int8", **files}
-    trees = {**TREES, "plugins/kernels/cuda": ROOT / "plugins/kernels/cuda"}
-    given = params(source, kernels="plugins/kernels/cuda", isa="sm_89")
+    trees = {**TREES, "plugins/backend/torch": ROOT / "plugins/backend/torch"}
+    given = params(source, kernels="plugins/backend/torch")
     with pytest.raises(BuildError) as caught:
         plan.run(Spec(given, artifacts, trees, {}, (), tmp_path / "plan"))
     given["expected_plan_sha256"] = str(caught.value).split("the plan is ")[1][:64]
@@ -152,12 +152,10 @@ def test_made_up_weights_are_packed_as_int8_where_the_source_says_so(described, 
     weights.run(Spec({"checkpoint": source}, artifacts, trees, {"plan": tmp_path / "plan"}, (), tmp_path / "w"))
     with safetensors.safe_open(tmp_path / "w", "np") as found:
         name = "model.layers.0.self_attn.q_proj+k_proj+v_proj.weight"
-        assert found.metadata()[name] == "int8 mma16 [128, 64]"
-        strips = found.get_tensor(name).reshape(8, 16 * 64 + 64)
-        scales = strips[:, 16 * 64 :].copy().view(np.float32)
-    assert (scales > 0).all()
-    assert strips[:, : 16 * 64].min() == 128 - 127
-    assert strips[:, : 16 * 64].max() == 128 + 127
+        assert found.metadata()[name] == "int8 rows [128, 64]"
+        rows = found.get_tensor(name).reshape(128, 4 + 64)
+    assert (rows[:, :4].copy().view(np.float32) > 0).all()
+    assert set(np.abs(rows[:, 4:].view(np.int8).astype(int)).max(1)) == {127}
 
 
 def test_a_description_has_no_weights_to_pack(described, tmp_path):

@@ -91,9 +91,10 @@ def of(*sources):
 
 
 CHECKED = {
-    linear: of("linear.cuh"), linear_int8: of("linear.cuh"), norm: of("rms_norm.cuh"), heads_norm: of("rms_norm.cuh"), kv_write: of("kv_write.cuh"),
-    rope_kv_write: of("rope_kv_write.cuh"), embed: of("embed.cuh"), sample: of("sample.cuh"), copies: of("rows.cuh"),
-    silu_mul: of("silu_mul.cuh"), attention: [binding("attention", **SHAPE.constants)],
+    linear: of("linear.cuh"), linear_int8: of("linear.cuh"), norm: of("rms_norm.cuh"), heads_norm: of("rms_norm.cuh"),
+    kv_write: of("kv_write.cuh"), rope_kv_write: of("rope_kv_write.cuh"), embed: of("embed.cuh"),
+    sample: of("sample.cuh"), copies: of("rows.cuh"), silu_mul: of("silu_mul.cuh"),
+    attention: [binding("attention", **SHAPE.constants)],
 }  # fmt: skip
 
 PAGE_OF = "step.page_table[sequence * step.counts[3] + block]"
