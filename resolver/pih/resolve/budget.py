@@ -55,7 +55,7 @@ def check(budget: Budget, size: Size, measure: Measure, levers: Callable[[], Lev
     on_device = budget.device > budget.device_limit
     held = {"weights": budget.weights, "KV cache": budget.kv, "activations": budget.activations}
     if on_device and (own := budget.device - sum(held.values())):
-        held["the driver's context"] = own
+        held["plugins"] = own
     beside = {"spill": budget.spill} if budget.spill else {}
     parts = held if on_device else {**({} if budget.device else held), **beside, "host": budget.host}
     total, limit = (budget.device, budget.device_limit) if on_device else (budget.total, budget.limit)

@@ -18,8 +18,11 @@ BLOCKS: dict[str, tuple[int, int]] = {
     "q8_0": (32, 34),
     "int8": (1, 1),
 }
-# Bytes before a row's blocks: the scale that the whole row has in common.
-_ROW_HEADS = {"int8": 4}
+
+
+def head_bytes(format_: str) -> int:
+    """Bytes before a row's blocks: the scale that the whole row has in common."""
+    return 4 if format_ == "int8" else 0
 
 
 def bits(format_: str) -> float:
@@ -37,7 +40,7 @@ def row_bytes(format_: str, columns: int, where: str) -> int:
             where=where,
             fix="take a checkpoint whose tensors have whole blocks",
         )
-    return _ROW_HEADS.get(format_, 0) + columns // values * size
+    return head_bytes(format_) + columns // values * size
 
 
 def matrix(shape: tuple[int, ...]) -> tuple[int, int]:

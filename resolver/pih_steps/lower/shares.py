@@ -8,6 +8,7 @@ import numpy as np
 
 from pih_runtime.plan import Weight
 from pih_steps.lower.checkpoint import Checkpoint, Tensor, tensor_row_bytes
+from pih_steps.lower.formats import head_bytes
 
 
 def share(weight: Weight, checkpoint: Checkpoint, rank: int, ranks: int) -> Checkpoint:
@@ -27,7 +28,9 @@ def share(weight: Weight, checkpoint: Checkpoint, rank: int, ranks: int) -> Chec
             return checkpoint.read(name, first + start, first + stop)
         stride, own = tensor_row_bytes(checkpoint, name), tensor_row_bytes(shared, name)
         rows = np.frombuffer(checkpoint.read(name, start, stop), np.uint8).reshape(stop - start, stride)
-        return rows[:, rank * own : (rank + 1) * own].tobytes()
+        head = head_bytes(tensors[name].format)
+        first, size = head + rank * (own - head), own - head
+        return np.concatenate([rows[:, :head], rows[:, first : first + size]], axis=1).tobytes()
 
     shared = replace(checkpoint, tensors=tensors, read=read)
     return shared

@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 
 from pih_runtime.errors import BuildError
+from pih_runtime.plan import Weight
 from pih_steps.lower.checkpoint import Checkpoint, Tensor
 from pih_steps.lower.formats import row_bytes, tensor_bytes
+from pih_steps.lower.pack import packed_chunks
 from pih_steps.lower.quantized import stored_as
+from pih_steps.lower.shares import share
 
 VALUES = np.random.default_rng(1).standard_normal((6, 8)).astype(np.float32)
 VALUES[2], VALUES[3], VALUES[4, 0], VALUES[5] = 0, 1e-39, -300, [127, -127, 0.5, 1.5, -2.5, 63.5, 1, 0]
@@ -61,6 +64,17 @@ def test_pieces_give_the_bytes_of_the_whole():
     found = stored_as("int8", checkpoint())
     assert b"".join(found.read("w", at, at + 2) for at in (0, 2, 4)) == found.read("w", 0, 6)
     assert len(found.read("w", 0, 6)) == tensor_bytes("int8", (6, 8), "w") == 6 * row_bytes("int8", 8, "w")
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_with_a_share_of_the_columns_has_the_whole_rows_scales(rank):
+    source = stored_as("int8", checkpoint())
+    weight = Weight("w", (6, 4), "int8", "rows", tensor_bytes("int8", (6, 4), "w"), ("w",), (), "columns")
+    shared = share(weight, source, rank, 2)
+    raw = np.frombuffer(b"".join(packed_chunks(weight, shared)), np.uint8).reshape(6, 8)
+    scales, whole = rows(source)
+    assert np.array_equal(raw[:, :4].copy().view(np.float32)[:, 0], scales)
+    assert np.array_equal(raw[:, 4:].view(np.int8), whole[:, rank * 4 : rank * 4 + 4])
 
 
 def test_stored_is_as_it_was():

@@ -138,6 +138,15 @@ def copies(here, x, wanted_rows):
     assert np.array_equal(view(views[1], inside).view(np.uint32), x[wanted_rows].view(np.uint32))
 
 
+def add(here, x, y):
+    """One rounding."""
+    rows, columns = x.shape
+    held, inside = wide(y, left=2, right=4)
+    views, _ = run_everywhere(here, symbol("add", columns=columns), [wide(x), (held, inside)], Step(rows))
+    with np.errstate(invalid="ignore", over="ignore"):
+        assert np.array_equal(view(views[1], inside), y + x, equal_nan=True)
+
+
 def silu_mul(here, gate, up):
     """Four roundings and the exponential's; where exp overflows, -0 stands for what is below 3e-37."""
     rows, columns = gate.shape

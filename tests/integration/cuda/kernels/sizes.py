@@ -53,7 +53,7 @@ BINDINGS = [
         for template in ("rms_norm_bf16", "gather_rms_norm_bf16")
         if groups == 1
     ),
-    *(binding(template, columns=columns) for columns in ROWS for template in ("gather", "quantize_bf16")),
+    *(binding(template, columns=columns) for columns in ROWS for template in ("gather", "quantize_bf16", "add")),
     *(binding(template, columns=columns) for columns in SILU for template in ("silu_mul", "silu_mul_bf16")),
     *(binding("rope_table", columns=columns) for columns in ROPE_TABLE),
     *(binding("rope", columns=columns, head_dim=d, pairs=pairs) for columns, d in ROPE for pairs in (0, 1)),

@@ -114,6 +114,12 @@ def test_quantize_and_gather(here, columns):
     checks.copies(here, x[:1], [0])
 
 
+@pytest.mark.parametrize("columns", sizes.ROWS)
+def test_add(here, columns):
+    for rows in (9, 1):
+        checks.add(here, odd_ones(normal(1, rows, columns)), odd_ones(normal(2, rows, columns))[::-1])
+
+
 @pytest.mark.parametrize("columns", sizes.SILU)
 def test_silu_mul(here, columns):
     gate, up = normal(1, 9, columns) * 4, odd_ones(normal(2, 9, columns))
