@@ -1,0 +1,140 @@
+"""The script for a day with a GPU, on the software GPU: a carried folder is made, run, and its JSON is whole."""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from pih_steps import cubin
+from tests.support import simgpu
+from tests.support.program import ROOT
+
+sys.path[:0] = [str(ROOT), *(str(path) for path in ROOT.glob("plugins/*/*"))]
+
+
+@pytest.fixture(scope="module")
+def carried(tmp_path_factory):
+    """The folder that a build host makes, at a place of its own."""
+    folder = tmp_path_factory.mktemp("carried") / "gpu"
+    done = subprocess.run([ROOT / "tools/gpu/pack", folder, "--tiny"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def software_gpu(carried, tmp_path_factory):
+    """Environment in which the carried cubin runs on the software GPU."""
+    from dataclasses import asdict
+
+    from tools.gpu.deployments import TINY
+
+    folder = tmp_path_factory.mktemp("simgpu")
+    bindings = [asdict(binding) for binding in TINY.lowered("kernels/cuda", "sm_89").bindings]
+    digest = hashlib.sha256((carried / "cubins/tiny-sm_89/pack.cubin").read_bytes()).hexdigest()
+    modules = folder / "modules"
+    modules.mkdir()
+    (modules / f"{digest}.so").symlink_to(simgpu.module(folder, cubin.source(bindings)))
+    return {"LD_LIBRARY_PATH": str(simgpu.driver(folder)), "PIH_SIMGPU": simgpu.settings(modules)}
+
+
+def check(folder, *arguments, **environment):
+    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "LD_LIBRARY_PATH")}
+    return subprocess.run(
+        [folder / "tools/gpu/check.sh", *arguments],
+        env={**kept, "PIH_PYTHON": sys.executable, **environment}, capture_output=True, text=True, check=False,
+        cwd="/",
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def result(carried, software_gpu, tmp_path_factory):
+    output = tmp_path_factory.mktemp("result") / "result.json"
+    done = check(carried, "--tiny", "--output", output, **software_gpu)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"right: {output}\n"
+    return json.loads(output.read_bytes())
+
+
+def test_every_way_is_right_and_every_entry_took_part(result):
+    ways = ["prefill", "chunked prefill", "decode", "mixed batches"]
+    *rows, entries = result["correctness"]
+    assert [row["name"] for row in rows] == [*ways, *(f"{way}, graphs" for way in ways)]
+    assert all(row["ok"] and row["kl"] <= 1e-3 for row in rows)
+    assert entries["idle"] == []
+    assert entries["entries"] > 15
+    assert result["ok"] is True
+
+
+def test_the_table_has_every_batch_with_graphs_and_without(result):
+    table = result["benchmark"]
+    assert [(row["batch"], row["graphs"]) for row in table["decode"]] == [
+        (batch, graphs) for graphs in (True, False) for batch in (1, 8, 32)
+    ]
+    for row in (*table["decode"], *table["prefill"]):
+        assert row["tokens_per_second"] > 0
+    assert table["others"] == [{"name": "torch", "skipped": "--tiny"}]
+    assert table["bytes_per_second"] is None  # a software GPU has no bandwidth to compare with
+    assert result["device"] == {"name": "simgpu 0 (sm_89)", "sm": "sm_89", "cuda": "13.0"}
+    assert result.keys() == {"schema", "machine", "device", "correctness", "ok", "benchmark", "seconds"}
+
+
+def test_a_wrong_result_is_told_and_ends_with_1(carried, software_gpu, tmp_path):
+    """The oracle gets other weights than the device."""
+    wrong = shutil.copytree(carried, tmp_path / "wrong")
+    running = wrong / "tools/gpu/running.py"
+    text = running.read_text()
+    assert "deployment.checkpoint(seeded=True)" in text
+    other = "replace(deployment, seed=1).checkpoint(seeded=True)"
+    text = text.replace("deployment.checkpoint(seeded=True)", other)
+    running.write_text(
+        text.replace("from typing import Any\n", "from dataclasses import replace\nfrom typing import Any\n")
+    )
+    done = check(wrong, "--tiny", **software_gpu)
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["ok"] is False
+
+
+def test_no_driver_and_no_cubins_are_told(carried, software_gpu, tmp_path):
+    done = check(carried, "--tiny", LD_LIBRARY_PATH=str(tmp_path))
+    assert done.returncode == 9
+    assert done.stderr.startswith("check.sh: no NVIDIA driver: libcuda.so.1")
+    assert "Traceback" not in done.stderr
+    empty = shutil.copytree(carried, tmp_path / "empty", ignore=shutil.ignore_patterns("cubins"))
+    done = check(empty, "--tiny", **software_gpu)
+    assert done.returncode == 9
+    assert "no cubins are here" in done.stderr
+
+
+def test_another_gpu_is_told(carried, software_gpu):
+    other = software_gpu["PIH_SIMGPU"] + ";devices=sm_75:16000000000"
+    done = check(carried, "--tiny", **{**software_gpu, "PIH_SIMGPU": other})
+    assert done.returncode == 9
+    assert "simgpu 0 (sm_75) is sm_75" in done.stderr
+    assert "run it on a GPU of sm_89 or sm_90" in done.stderr
+
+
+@pytest.mark.parametrize("module", ["numpy", "torch"])
+def test_a_python_without_what_is_needed_is_told(carried, tmp_path, module):
+    """A virtual environment has neither; with numpy, torch is what is missing."""
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\ncase "$*" in *{module}*) exit 1;; esac\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    done = check(carried, "--tiny", PIH_PYTHON=str(python))
+    assert done.returncode == 9
+    assert f"has no {module}: install it" in done.stderr
+
+
+def test_torchs_decoder_steps_on_the_cpu(monkeypatch):
+    """What is compared with computes something: the same shapes, on the CPU."""
+    torch = pytest.importorskip("torch")
+    from tools.gpu import torch_decoder
+    from tools.gpu.deployments import TINY
+
+    monkeypatch.setattr(torch_decoder, "DEVICE", "cpu")
+    logits = torch_decoder._step(TINY.config(), 3, 5, 32)()
+    assert logits.shape == (3, 512)
+    assert bool(torch.isfinite(logits).all())
