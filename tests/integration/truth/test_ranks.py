@@ -24,6 +24,7 @@ from tests.truth.models import (
     torch_backend,
 )
 
+sys.path[:0] = [str(ROOT / part) for part in ("examples/npu/transport", "plugins/backend/torch")]
 LIMITS = Limits(tokens=16, seqs=4, context=64)
 WIDE = {**TINY_QWEN3, "num_attention_heads": 8, "num_key_value_heads": 4}
 CASES = {
@@ -80,7 +81,6 @@ class Together:
 
 
 def ranks_of(checkpoint, graph, ranks):
-    sys.path.insert(0, str(ROOT / "examples/npu/transport"))
     from pih_backend_torch import TorchBackend
     from pih_transport_npu.transport import Transport
 
