@@ -24,9 +24,12 @@ LOCK = {
     "pih": "0.1.0",
     "service": {"port": 8000},
     "plugins": [
-        {"id": "model/llama", "provides": {"model.decoder": "1.0"}},
-        {"id": "model/text", "provides": {"model.text": "1.0"}},
-        {"id": "kernels/cpu", "provides": {"kernels.pack": "1.0"}},
+        {"id": plugin, "provides": {capability: "1.0"}, "permissions": {"devices": []}}
+        for plugin, capability in (
+            ("model/llama", "model.decoder"),
+            ("model/text", "model.text"),
+            ("kernels/cpu", "kernels.pack"),
+        )
     ],
 }
 
