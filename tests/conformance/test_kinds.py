@@ -21,14 +21,14 @@ BROKEN = {
         "takes a signal": ("__init__.py", '    root = Path("/")\n', '    root = Path("/")\n    import signal\n    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n', "host: signals are the worker's"),
     },
     "storage": {
-        "the tensor before": ("mapped.py", "self.data[found.start : found.end]", "self.data[found.start - 1 : found.end - 1]", "weights: tensors as they were packed"),
+        "the tensor before": ("mapped.py", "self.file.data[tensor.start : tensor.end]", "self.file.data[tensor.start - 1 : tensor.end - 1]", "weights: tensors as they were packed"),
         "no error for what is not there": ("mapped.py", "found = self.tensors.get(name)", 'found = self.tensors.get(name, self.tensors["w0"])', "weights: tensors as they were packed"),
-        "digest unchecked": ("mapped.py", "if have != digest", "if not have", "weights: one bit that is not the sealed one is refused"),
+        "digest unchecked": ("mapped.py", "        self.check((name,))\n", "", "weights: one bit that is not the sealed one is refused"),
         "shapes unchecked": ("header.py", "if math.prod(shape) * DTYPE_BITS[dtype] // 8 != offsets[1] - offsets[0]", "if not shape", "weights: a shape that does not fill its bytes is refused"),
         "cover unchecked": ("header.py", "if tensor.start != end:", "if False:", "weights: a tensor laid over another is refused"),
         "end unchecked": ("header.py", "    if end != size:", "    if end > size + 64:", "weights: data cut short is refused"),
         "tensors unchecked": ("__init__.py", "        check_against(weights.tensors, wanted.stored, str(path))\n", "", "weights: tensors of other lengths than the plan's is refused"),
-        "an error that is no error of PIH's": ("mapped.py", "except (OSError, ValueError) as problem:  # ", "except OSError as problem:  # ", "weights: an empty file is refused"),
+        "an error that is no error of PIH's": ("file.py", "except (OSError, ValueError) as problem:  # ", "except OSError as problem:  # ", "weights: an empty file is refused"),
     },
     "memory": {
         "a page never given back": ("pool.py", "                    self._free.append(page)\n", "                    pass\n", "pages: counted, and given back"),
