@@ -45,15 +45,7 @@ def read(path: Path) -> dict[str, bytes]:
                 if {"", ".", ".."} & set(info.filename.split("/")) or "\\" in info.filename:
                     raise ValueError(f"path {info.filename!r} leaves the root")
             return {info.filename: archive.read(info) for info in sorted(infos, key=lambda info: info.filename)}
-    except (
-        OSError,
-        ValueError,
-        zipfile.BadZipFile,
-        zlib.error,
-        EOFError,
-        NotImplementedError,
-        RuntimeError,
-    ) as problem:
+    except _DAMAGED as problem:
         if of_the_disk(problem):
             raise
         raise BuildError(

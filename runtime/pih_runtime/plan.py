@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from pih_runtime.errors import WorkerError
 from pih_runtime.ops import COLLECTIVES, OPS
 
 SCHEMA = 1
+NAME = "plan.json"
 DTYPE_BYTES = {"f32": 4, "bf16": 2, "f16": 2, "i32": 4, "u8": 1}
 
 
@@ -176,7 +178,7 @@ def to_json(plan: Plan) -> str:
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
-def from_json(text: str | bytes, where: str = "plan.json") -> Plan:
+def from_json(text: str | bytes, where: str = NAME) -> Plan:
     """Parse and check a plan; raises WorkerError (exit 9) where it does not hold together."""
     try:
         data = json.loads(text)
@@ -200,6 +202,18 @@ def from_json(text: str | bytes, where: str = "plan.json") -> Plan:
         raise WorkerError(f"not a plan: {problem!r}", where=where, fix="build the bundle again") from problem
     check(plan, where)
     return plan
+
+
+def read(root: Path) -> Plan:
+    """The plan of the bundle whose /pih is `root`; raises WorkerError (exit 9) where it is missing or none."""
+    path = root / NAME
+    try:
+        text = path.read_bytes()
+    except OSError as problem:
+        raise WorkerError(
+            f"cannot read the plan: {problem.strerror}", where=str(path), fix="build the bundle again"
+        ) from problem
+    return from_json(text, str(path))
 
 
 def _weight(item: dict[str, Any]) -> Weight:

@@ -16,13 +16,7 @@ from pih_runtime.errors import WorkerError
 def start(context: Context) -> CpuBackend:
     """Load plan and pack from the bundle, bind every call, start the threads."""
     host = context.provider("platform.host")
-    path = context.root / "plan.json"
-    try:
-        plan = plans.from_json(path.read_bytes(), str(path))
-    except OSError as problem:
-        raise WorkerError(
-            f"cannot read the plan: {problem.strerror}", where=str(path), fix="build the bundle again"
-        ) from problem
+    plan = plans.read(context.root)
     pack = load_pack(context.root / "kernels" / "pack.so")
     wanted = context.lock["target"]["isa"]
     if pack.isa != wanted:

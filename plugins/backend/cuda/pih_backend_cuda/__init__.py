@@ -18,13 +18,7 @@ from pih_runtime.errors import WorkerError
 
 def start(context: Context) -> CudaBackend:
     """Find the device, load the cubin, bind every call; whatever was acquired is released where that fails."""
-    path = context.root / "plan.json"
-    try:
-        plan = plans.from_json(path.read_bytes(), str(path))
-    except OSError as problem:
-        raise WorkerError(
-            f"cannot read the plan: {problem.strerror}", where=str(path), fix="build the bundle again"
-        ) from problem
+    plan = plans.read(context.root)
     wanted = context.lock["target"]["device"]
     if wanted["count"] != 1:
         raise WorkerError(

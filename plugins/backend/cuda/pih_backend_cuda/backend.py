@@ -69,6 +69,7 @@ class CudaBackend:
         self._sampled = device.memory(plan.limits.seqs * 4, "sampled ids")
         addresses = {name: self._arrays + offset for name, offset in self._layout.offsets.items()}
         self._step = CStep(**addresses, sampled=self._sampled, scratch=device.memory(scratch * 4, "scratch"))
+        self._parameters = [_parameters(call.arguments, self._step) for call in self._calls]
         self._places = [
             Place(
                 device.host_memory(self._layout.nbytes, "a step's arrays on the host"),
@@ -148,15 +149,15 @@ class CudaBackend:
 
     def _queue(self, tokens: int, wanted: int, seqs: int) -> None:
         """The plan's launches, for a step of these counts or of less."""
-        for call in self._calls:
+        for call, parameters in zip(self._calls, self._parameters, strict=True):
             rows = tokens if call.arguments.axis == TOKENS else wanted
             if rows:
-                self._launch(call, rows, seqs)
+                self._launch(call, parameters, rows, seqs)
 
     def _queue_decodes(self, seqs: int) -> None:
         self._queue(seqs, seqs, seqs)
 
-    def _launch(self, call: Bound, rows: int, seqs: int) -> None:
+    def _launch(self, call: Bound, parameters: ctypes.Array[ctypes.c_void_p], rows: int, seqs: int) -> None:
         index = call.chosen(rows)
         launch = call.launches[index]
         blocks = -(-rows // launch.rows_per_block) + launch.blocks_per_seq * seqs
@@ -167,7 +168,7 @@ class CudaBackend:
             *(launch.threads, 1, 1),
             0,
             self._device.stream,
-            _parameters(call.arguments, self._step),
+            parameters,
             None,
         )
 
@@ -178,5 +179,5 @@ class CudaBackend:
 
 
 def _parameters(call: CCall, step: CStep) -> ctypes.Array[ctypes.c_void_p]:
-    """Addresses of a kernel's two parameters; the driver copies what they point to before it returns."""
+    """Addresses of a kernel's two parameters, which never change; whoever launches keeps both alive."""
     return (ctypes.c_void_p * 2)(ctypes.addressof(call), ctypes.addressof(step))

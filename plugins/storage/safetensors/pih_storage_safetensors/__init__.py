@@ -18,7 +18,7 @@ def start(context: Context) -> MappedWeights:
     host: Host = context.provider("platform.host")
     about = context.lock["weights"]
     path, apart = context.root / PATH, about["delivery"] == "separate"
-    wanted = plan.from_json((context.root / "plan.json").read_bytes(), str(context.root / "plan.json"))
+    wanted = plan.read(context.root)
     eager = at_start(about)
     fix = APART_FIX if apart else IMAGE_FIX
     file = MappedFile(path, "mount the weights at /pih/weights" if apart else IMAGE_FIX)
