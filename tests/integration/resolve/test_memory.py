@@ -77,8 +77,9 @@ def qwen3(tmp_path_factory):
 
 def test_a_tokenizer_takes_what_its_plugin_says_for_its_vocabulary(qwen3):
     code = f"import sys; sys.path[:0] = {[str(ROOT / 'plugins/model/text'), str(ROOT / 'runtime')]}\n{LOADED}"
-    said = subprocess.run([sys.executable, "-c", code, str(qwen3)], capture_output=True, text=True, check=True).stdout
-    taken, tokens = map(int, said.split())
+    for _ in range(2):  # a bundle's modules are compiled before: what compiling takes is not the worker's
+        loaded = subprocess.run([sys.executable, "-c", code, str(qwen3)], capture_output=True, text=True, check=True)
+    taken, tokens = map(int, loaded.stdout.split())
     assert tokens > 150_000
     said = TEXT["host_bytes"] + TEXT["host_bytes_per_token"] * tokens
     assert 0.7 * said < taken < said
