@@ -16,6 +16,7 @@ from pih.bundle import archive
 from pih.bundle import layout as layouts
 from pih.inspect.bundle import File
 from pih.inspect.opened import Opened, root_of
+from pih.tarball import TarFile
 from pih_runtime.errors import PihError, SealError, UsageError
 from pih_steps import fatbin
 
@@ -82,7 +83,7 @@ def _read(path: Path, wanted: Iterable[str]) -> Iterator[tuple[str, bytes]]:
 
 def _members(image: layouts.Layout, layer: layouts.Layer, wanted: Iterable[str]) -> Iterator[tuple[str, bytes]]:
     try:
-        with layouts.archive(image, layer) as stream, tarfile.open(fileobj=stream, mode="r|", bufsize=1 << 20) as tar:
+        with layouts.archive(image, layer) as stream, TarFile.open(fileobj=stream, mode="r|", bufsize=1 << 20) as tar:
             for member in tar:
                 name = f"/{member.name.removeprefix('./')}"
                 content = tar.extractfile(member) if name in wanted and member.isreg() else None
