@@ -46,7 +46,7 @@ BROKEN = {
         "backend.py", "weights.tensor(weight.name))", "_given(weights, weight))", "lifecycle: tensor 1 cannot be had"
     ),
     "a failure renamed": ("__init__.py", '    context.provider("platform.host")', '    try:\n        context.provider("platform.host")\n    except WorkerError:\n        raise KeyError("host") from None', "lifecycle: platform.host cannot be had"),
-    "a damaged plan": ("__init__.py", "except OSError as problem", "except (OSError, WorkerError) as problem", "lifecycle: a damaged plan"),
+    "a damaged plan": ("__init__.py", "    plan = plans.read(", "    __import__('json').loads((context.root / plans.NAME).read_bytes())\n    plan = plans.read(", "lifecycle: a damaged plan"),
     "a method lacks": ("backend.py", "def logits(", "def scores(", "contract: what it provides"),
     "memory is kept": (
         "backend.py", "        self._sampled = [-1]", "        KEPT.append(self._caches.copy())\n        self._sampled = [-1]",
