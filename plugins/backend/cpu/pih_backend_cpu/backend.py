@@ -16,6 +16,7 @@ from queue import SimpleQueue
 from pih_backend_cpu.calls import call_table, scratch_shares
 from pih_backend_cpu.memory import Region, allocate, buffer_address, release
 from pih_backend_cpu.pack import CSampling, CStep, Pack
+from pih_runtime import operands
 from pih_runtime.contracts import Weights
 from pih_runtime.errors import SealError, WorkerError, described
 from pih_runtime.limits import check_step
@@ -109,16 +110,9 @@ class CpuBackend:
 
     def logits(self) -> list[memoryview[float]]:
         """Logits of the wanted rows of the last finished step, each [V] float32: copies: the next step reuses them."""
-        call = next((call for call in self.plan.calls if call.op == "sample"), None)
-        if call is None:
-            raise WorkerError("the plan computes no logits")
-        view = call.operands[0]
-        buffer = next(buffer for buffer in self.plan.buffers if buffer.name == view.buffer)
-        rows = []
-        for index in range(self._finished_rows):
-            start = buffer.offset + index * buffer.row_bytes + view.column * 4
-            rows.append(memoryview(self._arena.mapping[start : start + view.columns * 4]).cast("f"))
-        return rows
+        place = operands.logits(self.plan, arena=0)
+        starts = (place.address + row * place.stride for row in range(self._finished_rows))
+        return [memoryview(self._arena.mapping[start : start + place.columns * 4]).cast("f") for start in starts]
 
     def stop(self) -> None:
         """Finish what was submitted, end the threads, give the memory back. A second call does nothing."""

@@ -6,7 +6,8 @@ import ctypes
 from collections.abc import Callable, Mapping
 
 from pih_backend_cpu.pack import CCall, COperand, Pack, symbol_address
-from pih_runtime.plan import DTYPE_BYTES, Buffer, Cache, Call, Operand, Plan
+from pih_runtime.operands import places
+from pih_runtime.plan import Buffer, Call, Plan
 
 # Calls long enough that a thread which lost its core should leave shares to the others.
 _LONG_OPS = frozenset({"linear", "attention"})
@@ -20,7 +21,7 @@ def call_table(
 ) -> ctypes.Array[CCall]:
     """arena: its address; caches: the address of each; weight: the address of one."""
     buffers = {buffer.name: buffer for buffer in plan.buffers}
-    groups = {cache.name: cache for cache in plan.caches}
+    place = places(plan, arena, caches, weight)
     table = (CCall * len(plan.calls))()
     for entry, call in zip(table, plan.calls, strict=True):
         entry.kernel = symbol_address(pack, call.symbol)
@@ -30,37 +31,15 @@ def call_table(
         else:
             entry.parts = scratch_shares(plan, threads) if call.op == "sample" else threads
             entry.alone = _SHORT_VALUES // next(operand.columns for operand in call.operands if operand.buffer)
-        for place, operand in zip(entry.operand, call.operands, strict=False):
-            _fill(place, operand, arena, buffers, groups, caches, weight)
+        for index, operand in enumerate(call.operands):
+            found = place(operand)
+            entry.operand[index] = COperand(found.address, found.stride, found.columns)
     return table
 
 
 def scratch_shares(plan: Plan, threads: int) -> int:
     """How many shares of a call that needs scratch may run at once: sampling is shared by row."""
     return min(threads, plan.limits.seqs)
-
-
-def _fill(
-    place: COperand,
-    operand: Operand,
-    arena: int,
-    buffers: Mapping[str, Buffer],
-    groups: Mapping[str, Cache],
-    caches: Mapping[str, int],
-    weight: Callable[[str], int],
-) -> None:
-    if operand.buffer:
-        buffer = buffers[operand.buffer]
-        place.data = arena + buffer.offset + operand.column * DTYPE_BYTES[buffer.dtype]
-        place.stride = buffer.row_bytes
-        place.columns = operand.columns
-    elif operand.weight:
-        place.data = weight(operand.weight)
-    else:
-        group = groups[operand.cache]
-        block = group.nbytes // group.layers // 2
-        place.data = caches[operand.cache] + operand.layer * 2 * block
-        place.stride = block
 
 
 def _runs_over_wanted_rows(call: Call, buffers: Mapping[str, Buffer]) -> bool:

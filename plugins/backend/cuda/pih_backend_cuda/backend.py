@@ -16,6 +16,7 @@ from pih_backend_cuda.device import Device, released_on_failure
 from pih_backend_cuda.driver import Driver
 from pih_backend_cuda.pack import CCall, CStep, Pack
 from pih_backend_cuda.upload import upload
+from pih_runtime import operands
 from pih_runtime.contracts import Graphs, Weights
 from pih_runtime.errors import WorkerError
 from pih_runtime.limits import check_step
@@ -121,19 +122,14 @@ class CudaBackend:
 
     def logits(self) -> list[memoryview[float]]:
         """Logits of the wanted rows of the last finished step, each [V] float32: copies: the next step reuses them."""
-        call = next((call for call in self.plan.calls if call.op == "sample"), None)
-        if call is None:
-            raise WorkerError("the plan computes no logits")
-        view = call.operands[0]
-        buffer = next(buffer for buffer in self.plan.buffers if buffer.name == view.buffer)
+        place = operands.logits(self.plan, self._arena)
         self._device.use()
         rows = []
         for index in range(self._finished_rows):
-            row = bytearray(view.columns * 4)
-            start = self._arena + buffer.offset + index * buffer.row_bytes + view.column * 4
-            target = (ctypes.c_char * len(row)).from_buffer(row)
-            self._driver("cuMemcpyDtoH_v2", ctypes.addressof(target), start, len(row))
-            rows.append(memoryview(row).cast("f"))
+            row = (ctypes.c_float * place.columns)()
+            start = place.address + index * place.stride
+            self._driver("cuMemcpyDtoH_v2", ctypes.addressof(row), start, ctypes.sizeof(row))
+            rows.append(memoryview(row).cast("B").cast("f"))
         return rows
 
     def stop(self) -> None:

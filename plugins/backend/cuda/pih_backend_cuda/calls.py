@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from pih_backend_cuda.pack import CCall, COperand, Launch, Pack
 from pih_runtime.errors import WorkerError
-from pih_runtime.plan import DTYPE_BYTES, Buffer, Cache, Call, Operand, Plan
+from pih_runtime.operands import places
+from pih_runtime.plan import Buffer, Call, Plan
 
 TOKENS, WANTED = 0, 2  # which of a step's counts
 
@@ -36,40 +37,18 @@ def bind(
 ) -> list[Bound]:
     """arena, caches, weights: addresses of the device. function: the handle of an entry."""
     buffers = {buffer.name: buffer for buffer in plan.buffers}
-    groups = {cache.name: cache for cache in plan.caches}
+    place = places(plan, arena, caches, weights.__getitem__)
     bound = []
     for call in plan.calls:
         launches = pack.launches.get(call.symbol, ())
         if not launches or launches[-1].most_rows < plan.limits.tokens:
             raise WorkerError(f"the kernel pack cannot run {call.symbol!r}, which the plan calls", fix="build it again")
         arguments = CCall(axis=_axis(call, buffers))
-        for place, operand in zip(arguments.operand, call.operands, strict=False):
-            _fill(place, operand, arena, buffers, groups, caches, weights)
+        for index, operand in enumerate(call.operands):
+            found = place(operand)
+            arguments.operand[index] = COperand(found.address, found.stride, found.columns)
         bound.append(Bound(arguments, launches, tuple(function(launch.entry) for launch in launches)))
     return bound
-
-
-def _fill(
-    place: COperand,
-    operand: Operand,
-    arena: int,
-    buffers: Mapping[str, Buffer],
-    groups: Mapping[str, Cache],
-    caches: Mapping[str, int],
-    weights: Mapping[str, int],
-) -> None:
-    if operand.buffer:
-        buffer = buffers[operand.buffer]
-        place.data = arena + buffer.offset + operand.column * DTYPE_BYTES[buffer.dtype]
-        place.stride = buffer.row_bytes
-        place.columns = operand.columns
-    elif operand.weight:
-        place.data = weights[operand.weight]
-    else:
-        group = groups[operand.cache]
-        block = group.nbytes // group.layers // 2
-        place.data = caches[operand.cache] + operand.layer * 2 * block
-        place.stride = block
 
 
 def _axis(call: Call, buffers: Mapping[str, Buffer]) -> int:
