@@ -25,6 +25,7 @@ from pih_runtime.errors import FetchError, PihError, SealError, UsageError
 
 # How a user names a store: the engine that is asked for the image's id, and skopeo's name of the store.
 _ENGINES = {"podman": "containers-storage", "docker": "docker-daemon", "docker-daemon": "docker-daemon"}
+_SAVED = "docker-archive:image.tar"  # what docker's client wrote into the folder of the copy
 _DIRECT = "containers-storage"  # a name of skopeo's own: it may hold the place of a store
 _ENGINE_OF = {"containers-storage": "podman", "docker-daemon": "docker"}
 _NAME = re.compile(r"[A-Za-z0-9@\[][^\s\0]*")
@@ -127,11 +128,14 @@ def _copy(image: Named, found: _Found, run: Run, work: Path, listener: Listener)
     """Reported as a fetch, which ends well if the block does."""
     listener(FetchStarted(image.text, found.size))
     try:
+        if found.source == _SAVED:  # skopeo knows neither DOCKER_HOST nor docker's contexts, its client does
+            run("docker", ["image", "save", "--output", "image.tar", found.key], "copied")
         arguments = ["copy", "--quiet", "--dest-oci-accept-uncompressed-layers", found.source, "oci:layout"]
         run("skopeo", arguments, "copied")
         copy = layouts.read(work / "copied" / "layout")
         if copy.config_digest not in (found.config, f"sha256:{found.key}"):
-            copy = _with_own_configuration(copy, found, run("skopeo", ["inspect", "--config", "--raw", found.source]))
+            configuration = run("skopeo", ["inspect", "--config", "--raw", found.source], "copied")
+            copy = _with_own_configuration(copy, found, configuration)
         yield _uncompressed(copy)
     except BaseException:
         listener(FetchFailed(image.text))
@@ -178,7 +182,7 @@ def _engines(image: Named, run: Run) -> _Found:
     if identity is None:
         raise FetchError(f"{image.engine} gives no id of the image: {' '.join(said)[:100]!r}", where=image.text)
     if image.engine == "docker":  # its store keeps no manifest, and to ask skopeo for one is to copy the image
-        return _Found(f"docker-daemon:sha256:{identity[1]}", identity[1], int(said[1]), "", "")
+        return _Found(_SAVED, identity[1], int(said[1]), "", "")
     return attrs.evolve(_skopeos(f"{image.transport}:@{identity[1]}", run), size=int(said[1]))
 
 

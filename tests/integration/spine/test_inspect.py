@@ -62,21 +62,6 @@ def test_an_image_that_podman_has_not(podman_environment, fresh):
     assert "Traceback" not in run.stderr
 
 
-@pytest.mark.where_possible
-def test_an_image_in_dockers_store(image, tmp_path):
-    if subprocess.run(["docker", "version"], capture_output=True, check=False).returncode:
-        pytest.skip("no Docker engine answers; its command lines are tested in tests/unit/bundle/test_stored.py")
-    archive = tmp_path / "image.tar"
-    subprocess.run(["tar", "-C", image["layout"], "-cf", archive, "."], check=True)
-    said = subprocess.run(["docker", "load", "--quiet", "--input", archive], capture_output=True, text=True, check=True)
-    name = said.stdout.strip().rpartition(": ")[2]
-    found = json.loads(pih("inspect", f"docker:{name}", "--json").stdout)
-    assert (
-        found["identity"]["content"]
-        == json.loads(pih("inspect", image["layout"], "--json").stdout)["identity"]["content"]
-    )
-
-
 def test_an_installed_copy_behind_a_link(image, described, tmp_path):
     root = tmp_path / "generations" / "1"
     for layer in described["layers"][:-1]:

@@ -149,9 +149,10 @@ def test_docker_keeps_no_manifest(world):
         assert held.contents.content
         assert "docker's store" in held.contents.form
     identify = ["docker", "image", "inspect", "--format", "{{.Id}} {{.Size}}", "toy"]
-    source = f"docker-daemon:sha256:{ID}"
+    save = ["docker", "image", "save", "--output", "image.tar", ID]  # by docker's client, which knows its engine's host
+    source = "docker-archive:image.tar"
     configuration = ["skopeo", "inspect", "--config", "--raw", source]
-    assert asked() == [identify, copying(source), configuration, identify]
+    assert asked() == [identify, save, copying(source), configuration, identify]
 
 
 DOCKERS = "application/vnd.docker.distribution.manifest.v2+json"

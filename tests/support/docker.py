@@ -1,0 +1,67 @@
+"""A docker engine of the tests' own, in a network namespace: the host's engine, networks and rules stay as they are."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+
+@dataclass(frozen=True)
+class Engine:
+    """environment: makes `docker` ask this engine. inside: a command line's beginning, to run where its ports are."""
+
+    environment: dict[str, str]
+    inside: tuple[str, ...]
+
+    def ask(self, *arguments, **options) -> str:
+        """What `docker ARGUMENTS` prints."""
+        run = subprocess.run(
+            ["docker", *map(str, arguments)],
+            env={**os.environ, **self.environment}, capture_output=True, text=True, check=False, **options,
+        )  # fmt: skip
+        assert run.returncode == 0, run.stderr
+        return run.stdout.strip()
+
+
+@contextmanager
+def engine(folder: Path) -> Iterator[Engine]:
+    """Its images lie in `folder`; it and its containers end with the block."""
+    if not shutil.which("dockerd") or not shutil.which("docker"):
+        pytest.skip("docker or its engine is not installed")
+    if os.getuid():
+        pytest.skip("docker's engine is started by root alone")
+    with tempfile.TemporaryDirectory(prefix="pih-docker-") as short:  # a socket's path is at most 107 bytes
+        host = f"unix://{short}/docker.sock"
+        arguments = ["--data-root", folder / "data", "--exec-root", f"{short}/exec", "--pidfile", f"{short}/pid"]
+        log = folder / "log"
+        with log.open("wb") as out:
+            daemon = subprocess.Popen(
+                ["unshare", "--net", "dockerd", *arguments, "--host", host, "--storage-driver", "vfs"],
+                stdout=out, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+        own = Engine({"DOCKER_HOST": host}, ("nsenter", f"--net=/proc/{daemon.pid}/ns/net"))
+        try:
+            _wait(own, daemon, log)
+            subprocess.run([*own.inside, "ip", "link", "set", "lo", "up"], check=True)
+            yield own
+            for name in own.ask("ps", "--all", "--quiet").split():
+                own.ask("rm", "--force", name)
+        finally:
+            daemon.terminate()
+            daemon.wait(60)
+
+
+def _wait(own: Engine, daemon: subprocess.Popen[bytes], log: Path) -> None:
+    end = time.monotonic() + 60
+    environment = {**os.environ, **own.environment}
+    while subprocess.run(["docker", "version"], env=environment, capture_output=True, check=False).returncode:
+        if daemon.poll() is not None or time.monotonic() > end:
+            pytest.fail(f"docker's engine does not start: {log.read_text()[-2000:]}")
+        time.sleep(0.1)
