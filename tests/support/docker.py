@@ -15,10 +15,14 @@ import pytest
 
 @dataclass(frozen=True)
 class Engine:
-    """environment: makes `docker` ask this engine. inside: a command line's beginning, to run where its ports are."""
+    """environment: makes `docker` ask this engine. inside: a command line's beginning, to run where its ports are.
+
+    containerd: the socket of the containerd that it works with.
+    """
 
     environment: dict[str, str]
     inside: tuple[str, ...]
+    containerd: str
 
     def ask(self, *arguments, **options) -> str:
         """What `docker ARGUMENTS` prints."""
@@ -37,6 +41,7 @@ def engine(folder: Path) -> Iterator[Engine]:
         pytest.skip("docker or its engine is not installed")
     if os.getuid():
         pytest.skip("docker's engine is started by root alone")
+    folder.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="pih-docker-") as short:  # a socket's path is at most 107 bytes
         host = f"unix://{short}/docker.sock"
         arguments = ["--data-root", folder / "data", "--exec-root", f"{short}/exec", "--pidfile", f"{short}/pid"]
@@ -46,7 +51,8 @@ def engine(folder: Path) -> Iterator[Engine]:
                 ["unshare", "--net", "dockerd", *arguments, "--host", host, "--storage-driver", "vfs"],
                 stdout=out, stderr=subprocess.STDOUT,
             )  # fmt: skip
-        own = Engine({"DOCKER_HOST": host}, ("nsenter", f"--net=/proc/{daemon.pid}/ns/net"))
+        inside = ("nsenter", f"--net=/proc/{daemon.pid}/ns/net")
+        own = Engine({"DOCKER_HOST": host}, inside, f"{short}/exec/containerd/containerd.sock")
         try:
             _wait(own, daemon, log)
             subprocess.run([*own.inside, "ip", "link", "set", "lo", "up"], check=True)

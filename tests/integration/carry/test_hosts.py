@@ -14,6 +14,7 @@ from pih.bundle import layout as layouts
 from pih.carry import export
 from pih_runtime.errors import SealError
 from pih_steps import deb, tar
+from tests.support import docker as dockers
 from tests.support import podman as podmans
 from tests.support.artifacts import artifact
 from tests.support.carried import WORKER, carried, layout, sh
@@ -172,6 +173,22 @@ def test_an_engine_loads_the_image(tmp_path):
     assert found.stdout.strip() == digest
     refused = sh(file, "load", "kubectl", check=False)
     assert (refused.returncode, "no engine" in refused.stderr) == (2, True)
+
+
+def test_docker_and_containerd_load_the_image(tmp_path):
+    file = carried(tmp_path, "one")
+    copy = layouts.read(tmp_path / "one.layout")
+    with dockers.engine(tmp_path / "docker") as engine:
+        sh(file, "load", "docker", environment=engine.environment)
+        loaded = engine.ask("image", "inspect", "--format", "{{.Id}}", "localhost/pih/tiny:0.1.0")
+        assert loaded == copy.config_digest
+        containerd = {"CONTAINERD_ADDRESS": engine.containerd}
+        sh(file, "load", "ctr", environment=containerd)
+        listed = subprocess.run(
+            ["ctr", "images", "list"], capture_output=True, text=True, env={**os.environ, **containerd}, check=True
+        )
+    assert copy.digest in listed.stdout
+    assert "localhost/pih/tiny:0.1.0" in listed.stdout
 
 
 def test_a_unit_for_systemd(tmp_path):
