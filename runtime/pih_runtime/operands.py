@@ -43,4 +43,5 @@ def logits(plan: Plan, arena: int) -> Place:
     sampled = next((call.operands[0] for call in plan.calls if call.op == "sample"), None)
     if sampled is None:
         raise WorkerError("the plan computes no logits")
-    return places(plan, arena, {}, {}.__getitem__)(sampled)
+    weights: dict[str, int] = {}  # they are never one
+    return places(plan, arena, {}, weights.__getitem__)(sampled)
