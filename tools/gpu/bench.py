@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,7 +11,7 @@ from pih_backend_cuda.driver import load_driver
 
 from pih_runtime.plan import Plan
 from tests.truth.drive import Driver, Part
-from tools.gpu.deployments import Deployment
+from tools.gpu.deployments import Deployment, both
 from tools.gpu.running import started
 
 _COPY = 1 << 30  # bytes
@@ -22,17 +23,19 @@ def measured(deployment: Deployment, sm: str, end: float, *, torch_too: bool) ->
     bandwidth = _bandwidth() if torch_too else None
     decodes: list[dict[str, Any]] = []
     prefills: list[dict[str, Any]] = []
-    for graphs in (True, False):
-        with started(deployment, sm, load_driver(), graphs=graphs) as backend:
+    for stored, graphs in itertools.product(both(deployment), (True, False)):
+        weights = "bf16" if stored is deployment else stored.weights
+        with started(stored, sm, load_driver(), graphs=graphs) as backend:
             driver = Driver(backend)
-            for batch in deployment.batches:
-                rate = _decode(driver, deployment, batch)
-                read = _read_by_a_step(backend.plan, batch, deployment.prefix) * rate / batch
+            for batch in stored.batches:
+                rate = _decode(driver, stored, batch)
+                read = _read_by_a_step(backend.plan, batch, stored.prefix) * rate / batch
+                row = {"weights": weights, "batch": batch, "graphs": graphs, "tokens_per_second": rate}
                 share = read / bandwidth if bandwidth else None
-                row = {"batch": batch, "graphs": graphs, "tokens_per_second": rate, "bytes_per_second": read}
-                decodes.append({**row, "share_of_bandwidth": share})
+                decodes.append({**row, "bytes_per_second": read, "share_of_bandwidth": share})
             if graphs:
-                prefills.append({"tokens": deployment.limits.tokens, "tokens_per_second": _prefill(driver, deployment)})
+                rate = _prefill(driver, stored)
+                prefills.append({"weights": weights, "tokens": stored.limits.tokens, "tokens_per_second": rate})
     others = list(_others(deployment, end)) if torch_too else [{"name": "torch", "skipped": "--tiny"}]
     rates = {"decode": decodes, "prefill": prefills, "others": others}
     return {"model": deployment.name, "bytes_per_second": bandwidth, **rates}

@@ -14,7 +14,7 @@ from pathlib import Path
 from pih import pins
 from pih.build import fetch, store
 from pih.lock import Artifact
-from tools.gpu.deployments import FULL, MODEL, PLUGINS, ROOT, SMS, TINY, Deployment
+from tools.gpu.deployments import FULL, MODEL, PLUGINS, ROOT, SMS, TINY, Deployment, both
 
 _NVRTC = "nvidia-cuda-nvrtc"
 _TREES = (
@@ -42,7 +42,7 @@ def main() -> int:
         else:
             shutil.copy(ROOT / tree, target)
     wheel = _wheel()
-    for deployment in (TINY,) if arguments.tiny else (TINY, FULL):
+    for deployment in both(TINY) if arguments.tiny else (*both(TINY), *both(FULL)):
         for sm in SMS:
             made = beside / deployment.cubin(sm).relative_to(ROOT)
             _compile(deployment, sm, wheel, made)

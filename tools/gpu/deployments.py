@@ -1,4 +1,4 @@
-"""The two deployments that are checked on a GPU: a tiny Qwen3 for truth, and Qwen3-0.6B's shape for speed.
+"""The deployments that are checked on a GPU: a tiny Qwen3 for truth, Qwen3-0.6B's shape for speed; bf16 and int8.
 
 Lowered the same way where cubins are made and where they run. Weights are seeded, by `pih_steps.lower.synthetic`.
 """
@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pih_runtime.plan import Limits, Weight
 from pih_steps.lower import Checkpoint, Lowered, Tensor, lower, read_report
 from pih_steps.lower.checkpoint import no_bytes
 from pih_steps.lower.plugin import load_graph
+from pih_steps.lower.quantized import stored_as
 from tools.gpu.shapes import qwen3_shapes
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,7 +25,10 @@ SMS = ("sm_89", "sm_90")
 
 @dataclass(frozen=True)
 class Deployment:
-    """changes: of the model's config. prefix: positions that a decode of the benchmark has behind it."""
+    """changes: of the model's config. prefix: positions that a decode of the benchmark has behind it.
+
+    weights: the format of the matrices; 'stored' is bf16.
+    """
 
     name: str
     changes: dict[str, int]
@@ -33,6 +37,7 @@ class Deployment:
     prefix: int
     steps: int
     seed: int = 0
+    weights: str = "stored"
 
     def config(self) -> dict[str, object]:
         """The model's config."""
@@ -43,10 +48,10 @@ class Deployment:
         config = self.config()
         tensors = {name: Tensor("bf16", shape) for name, shape in qwen3_shapes(config).items()}
         if not seeded:
-            return Checkpoint("synthetic", config, tensors, no_bytes("synthetic"))
+            return stored_as(self.weights, Checkpoint("synthetic", config, tensors, no_bytes("synthetic")))
         from pih_steps.lower import synthetic
 
-        return synthetic.checkpoint_of("synthetic", config, tensors, self.seed)
+        return stored_as(self.weights, synthetic.checkpoint_of("synthetic", config, tensors, self.seed))
 
     def lowered(self, plugin: str, target: str, kv_dtype: str = "bf16") -> Lowered:
         """For kernels/cuda and a compute capability, or for backend/torch."""
@@ -68,6 +73,11 @@ TINY = Deployment(
     Limits(tokens=64, seqs=32, context=128), (1, 8, 32), 40, 4,
 )  # fmt: skip
 FULL = Deployment("qwen3-0.6b", {}, Limits(tokens=512, seqs=32, context=2048), (1, 8, 32), 1024, 64)
+
+
+def both(deployment: Deployment) -> tuple[Deployment, Deployment]:
+    """With its weights as stored, and as int8."""
+    return deployment, replace(deployment, name=f"{deployment.name}-int8", weights="int8")
 
 
 class Seeded:

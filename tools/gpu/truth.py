@@ -14,7 +14,7 @@ from pih_backend_torch import TorchBackend
 from pih_runtime.plan import Plan
 from tests.truth.compare import largest_difference, mean_kl, same_top
 from tests.truth.drive import Driver, Part
-from tools.gpu.deployments import TINY, Seeded
+from tools.gpu.deployments import TINY, Deployment, Seeded, both
 from tools.gpu.running import running
 
 COUNT = 48
@@ -22,21 +22,26 @@ FURTHEST, LEAST_SAME = 1e-3, 0.95  # nats; share of rows whose largest logit is 
 
 
 def checks(sm: str) -> list[dict[str, Any]]:
-    """A row for each way, with and without graphs, and one for the entries that were launched."""
+    """For bf16 and int8 a row for each way, with and without graphs, and one for the entries that were launched."""
+    return [row for deployment in both(TINY) for row in _of(deployment, sm)]
+
+
+def _of(deployment: Deployment, sm: str) -> list[dict[str, Any]]:
     ids = [int(token) for token in np.random.default_rng(3).integers(0, 512, COUNT)]
-    lowered = TINY.lowered("backend/torch", "x86-64-v3", "f32")
-    oracle = Driver(TorchBackend(lowered.plan, Seeded(lowered, TINY.checkpoint(seeded=True))))
+    lowered = deployment.lowered("backend/torch", "x86-64-v3", "f32")
+    oracle = Driver(TorchBackend(lowered.plan, Seeded(lowered, deployment.checkpoint(seeded=True))))
     wanted, rows = oracle.logits(ids), []
     launched: Counter[str] = Counter()
     for graphs in (False, True):
-        with running(TINY, sm, graphs=graphs) as (backend, watched):
+        with running(deployment, sm, graphs=graphs) as (backend, watched):
             driver = Driver(backend)
             for name, way in WAYS.items():
                 rows.append(_row(f"{name}{', graphs' if graphs else ''}", wanted, way(driver, ids)))
             launched += watched.launched
-    every = _reachable(TINY.lowered("kernels/cuda", sm).plan, read_pack(TINY.cubin(sm)))
+    every = _reachable(deployment.lowered("kernels/cuda", sm).plan, read_pack(deployment.cubin(sm)))
     idle = sorted(every - launched.keys())
-    return [*rows, {"name": "every kernel entry took part", "ok": not idle, "entries": len(every), "idle": idle}]
+    rows.append({"name": "every kernel entry took part", "ok": not idle, "entries": len(every), "idle": idle})
+    return [{"model": deployment.name, **row} for row in rows]
 
 
 def _reachable(plan: Plan, pack: Pack) -> set[str]:

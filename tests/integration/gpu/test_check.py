@@ -1,6 +1,7 @@
 """The script for a day with a GPU, on the software GPU: a carried folder is made, run, and its JSON is whole."""
 
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -30,14 +31,16 @@ def software_gpu(carried, tmp_path_factory):
     """Environment in which the carried cubin runs on the software GPU."""
     from dataclasses import asdict
 
-    from tools.gpu.deployments import TINY
+    from tools.gpu.deployments import TINY, both
 
     folder = tmp_path_factory.mktemp("simgpu")
-    bindings = [asdict(binding) for binding in TINY.lowered("kernels/cuda", "sm_89").bindings]
-    digest = hashlib.sha256((carried / "cubins/tiny-sm_89/pack.cubin").read_bytes()).hexdigest()
     modules = folder / "modules"
     modules.mkdir()
-    (modules / f"{digest}.so").symlink_to(simgpu.module(folder, cubin.source(bindings)))
+    for deployment in both(TINY):
+        bindings = [asdict(binding) for binding in deployment.lowered("kernels/cuda", "sm_89").bindings]
+        code = carried / f"cubins/{deployment.name}-sm_89/pack.cubin"
+        module = modules / f"{hashlib.sha256(code.read_bytes()).hexdigest()}.so"
+        module.symlink_to(simgpu.module(folder, cubin.source(bindings)))
     return {"LD_LIBRARY_PATH": str(simgpu.driver(folder)), "PIH_SIMGPU": simgpu.settings(modules)}
 
 
@@ -61,19 +64,22 @@ def result(carried, software_gpu, tmp_path_factory):
 
 def test_every_way_is_right_and_every_entry_took_part(result):
     ways = ["prefill", "chunked prefill", "decode", "mixed batches"]
-    *rows, entries = result["correctness"]
-    assert [row["name"] for row in rows] == [*ways, *(f"{way}, graphs" for way in ways)]
-    assert all(row["ok"] and row["kl"] <= 1e-3 for row in rows)
-    assert entries["idle"] == []
-    assert entries["entries"] > 15
+    assert len(result["correctness"]) == 18
+    for model in ("tiny", "tiny-int8"):
+        *rows, entries = (row for row in result["correctness"] if row["model"] == model)
+        assert [row["name"] for row in rows] == [*ways, *(f"{way}, graphs" for way in ways)]
+        assert all(row["ok"] and row["kl"] <= 1e-3 for row in rows)
+        assert entries["idle"] == []
+        assert entries["entries"] > 15
     assert result["ok"] is True
 
 
 def test_the_table_has_every_batch_with_graphs_and_without(result):
     table = result["benchmark"]
-    assert [(row["batch"], row["graphs"]) for row in table["decode"]] == [
-        (batch, graphs) for graphs in (True, False) for batch in (1, 8, 32)
-    ]
+    assert [(row["weights"], row["graphs"], row["batch"]) for row in table["decode"]] == list(
+        itertools.product(("bf16", "int8"), (True, False), (1, 8, 32))
+    )
+    assert [row["weights"] for row in table["prefill"]] == ["bf16", "int8"]
     for row in (*table["decode"], *table["prefill"]):
         assert row["tokens_per_second"] > 0
     assert table["others"] == [{"name": "torch", "skipped": "--tiny"}]
@@ -95,7 +101,9 @@ def test_a_wrong_result_is_told_and_ends_with_1(carried, software_gpu, tmp_path)
     )
     done = check(wrong, "--tiny", **software_gpu)
     assert done.returncode == 1
-    assert json.loads(done.stdout)["ok"] is False
+    found = json.loads(done.stdout)
+    assert found["ok"] is False
+    assert found["benchmark"] == {"skipped": "results are wrong"}
 
 
 def test_no_driver_and_no_cubins_are_told(carried, software_gpu, tmp_path):

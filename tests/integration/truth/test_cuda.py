@@ -1,4 +1,7 @@
-"""Logits of the CUDA backend on the software GPU against backend/torch: prefill, chunked, decode, mixed company."""
+"""Logits of the CUDA backend on the software GPU against backend/torch: prefill, chunked, decode, mixed company.
+
+With bf16 and int8 weights, with and without graphs.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import numpy as np
 import pytest
 
 from pih_runtime.plan import Limits
+from pih_steps.lower.quantized import stored_as
 from tests.truth import models
 from tests.truth.compare import mean_kl, same_top
 from tests.truth.drive import Driver, Part
@@ -17,14 +21,27 @@ COUNT = 24
 FURTHEST = 1e-3  # nats
 
 
+# A device, the format of the weights, and whether decodes are replayed as graphs.
+DEPLOYED = [("sm_89", "stored", False), ("sm_90", "stored", False), ("sm_90", "stored", True), ("sm_89", "int8", True)]
+
+
+@pytest.fixture(scope="module", params=DEPLOYED, ids=lambda found: " ".join(map(str, found)))
+def deployed(request, tiny):
+    """The device, whether there are graphs, and the checkpoint with the weights that are loaded."""
+    sm, weights, graphs = request.param
+    return sm, graphs, stored_as(weights, tiny.checkpoint)
+
+
 @pytest.fixture(scope="module")
-def truth(tiny):
-    return Driver(models.torch_backend(tiny.checkpoint, tiny.graph, LIMITS)).logits(tiny.ids[:COUNT])
+def truth(tiny, deployed):
+    """The oracle's logits over the same weights."""
+    return Driver(models.torch_backend(deployed[2], tiny.graph, LIMITS)).logits(tiny.ids[:COUNT])
 
 
-@pytest.fixture(scope="module", params=["sm_89", "sm_90"])
-def driver(request, tiny, gpu):
-    backend = models.cuda_backend(request.param, gpu)(tiny.checkpoint, tiny.graph, LIMITS)
+@pytest.fixture(scope="module")
+def driver(tiny, deployed, gpu):
+    sm, graphs, checkpoint = deployed
+    backend = models.cuda_backend(sm, gpu, graphs=graphs)(checkpoint, tiny.graph, LIMITS)
     yield Driver(backend)
     backend.stop()
 
