@@ -105,6 +105,7 @@ def test_truncated_artifact_in_the_store_is_found_and_replaced(profile, tmp_path
     wheel = next(item for item in lock["artifacts"] if item["name"] == "uvicorn")
     store = tmp_path / "store"
     (store / "sha256").mkdir(parents=True)
+    pih("fetch", "--profile", profile)
     own = Path(pih("store", "path").stdout.strip()) / "sha256"
     (store / "sha256" / wheel["sha256"]).write_bytes((own / wheel["sha256"]).read_bytes()[:1000])
     pih("fetch", "--profile", profile, "--offline", environment={"PIH_STORE": str(store), "PIH_MIRROR": str(own)})
