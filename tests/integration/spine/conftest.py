@@ -23,6 +23,13 @@ def image():
 
 
 @pytest.fixture(scope="session")
+def artifacts():
+    """The folder of the usual store that has every artifact of the shipped profile, by its sha256."""
+    pih("fetch", "--profile", PROFILE)
+    return Path(pih("store", "path").stdout.strip()) / "sha256"
+
+
+@pytest.fixture(scope="session")
 def podman_environment(tmp_path_factory):
     """Variables under which podman is the tests' own."""
     with podmans.environment(tmp_path_factory.mktemp("podman")) as environment:

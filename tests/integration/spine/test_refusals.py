@@ -87,28 +87,25 @@ def test_lock_edited_by_hand_names_the_part(profile):
     assert "pih lock" in said
 
 
-def test_wrong_digest_in_the_lock_is_found_before_anything_is_built(profile, tmp_path):
+def test_wrong_digest_in_the_lock_is_found_before_anything_is_built(profile, artifacts, tmp_path):
     lock = profile.with_suffix(".lock.json")
     held = json.loads(lock.read_text())
     wheel = next(item for item in held["artifacts"] if item["name"] == "uvicorn")
     wheel["sha256"] = "0" * 64
     lock.write_text(json.dumps(canonical.sealed(held)))
     store = tmp_path / "store"
-    mirror = Path(pih("store", "path").stdout.strip()) / "sha256"
-    said = refused(6, "build", "--profile", profile, "--offline", PIH_STORE=str(store), PIH_MIRROR=str(mirror))
+    said = refused(6, "build", "--profile", profile, "--offline", PIH_STORE=str(store), PIH_MIRROR=str(artifacts))
     assert "uvicorn" in said
     assert not list((store / "steps").iterdir())
 
 
-def test_truncated_artifact_in_the_store_is_found_and_replaced(profile, tmp_path):
+def test_truncated_artifact_in_the_store_is_found_and_replaced(profile, artifacts, tmp_path):
     lock = json.loads(profile.with_suffix(".lock.json").read_text())
     wheel = next(item for item in lock["artifacts"] if item["name"] == "uvicorn")
     store = tmp_path / "store"
     (store / "sha256").mkdir(parents=True)
-    pih("fetch", "--profile", profile)
-    own = Path(pih("store", "path").stdout.strip()) / "sha256"
-    (store / "sha256" / wheel["sha256"]).write_bytes((own / wheel["sha256"]).read_bytes()[:1000])
-    pih("fetch", "--profile", profile, "--offline", environment={"PIH_STORE": str(store), "PIH_MIRROR": str(own)})
+    (store / "sha256" / wheel["sha256"]).write_bytes((artifacts / wheel["sha256"]).read_bytes()[:1000])
+    pih("fetch", "--profile", profile, "--offline", environment={"PIH_STORE": str(store), "PIH_MIRROR": str(artifacts)})
     assert (store / "sha256" / wheel["sha256"]).stat().st_size == wheel["size"]
 
 

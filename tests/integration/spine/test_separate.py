@@ -76,10 +76,9 @@ def checkpoint(deployment, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory):
+def own(artifacts, tmp_path_factory):
     """A store that does not have the checkpoint; what is pinned comes from the usual one."""
-    mirror = Path(pih("store", "path").stdout.strip()) / "sha256"
-    return {"PIH_STORE": str(tmp_path_factory.mktemp("own") / "store"), "PIH_MIRROR": str(mirror)}
+    return {"PIH_STORE": str(tmp_path_factory.mktemp("own") / "store"), "PIH_MIRROR": str(artifacts)}
 
 
 @pytest.fixture(scope="module")
