@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ def read_at_most(path: Path, most: int) -> bytes:
     if path.exists() and not path.is_file():  # a pipe would wait, a device would never end
         raise ValueError("not a plain file")
     with path.open("rb") as reader:
-        raw = reader.read(most + 1)
-    if len(raw) > most:
-        raise ValueError(f"more than {most} bytes are too many")
-    return raw
+        if os.fstat(reader.fileno()).st_size <= most:
+            raw = reader.read(most + 1)  # a file may grow while it is read, and some of the system's say no size
+            if len(raw) <= most:
+                return raw
+    raise ValueError(f"more than {most} bytes are too many")
 
 
 def json_of(data: str | bytes) -> Any:

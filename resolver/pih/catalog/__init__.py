@@ -19,11 +19,12 @@ from pih.catalog.data import (
     RuntimePart,
     Tested,
 )
-from pih.catalog.manifest import CAPABILITIES, abi_problem, fingerprint, parse, variable_problem
+from pih.catalog.manifest import CAPABILITIES, MAX_BYTES, abi_problem, fingerprint, parse, variable_problem
 from pih.catalog.tree import load
 
 __all__ = [
     "CAPABILITIES",
+    "MAX_BYTES",
     "Activation",
     "BuildPart",
     "Catalog",

@@ -17,10 +17,11 @@ from pih.catalog import Catalog, Manifest
 from pih.cli import _terminal, _workspace
 from pih.structure import nearest, unstructure
 from pih.trust import add as adding
-from pih.trust import content, find, keyring, keys, publish
+from pih.trust import find, keyring, keys, places, publish
 from pih_runtime.errors import UsageError
 
 _PATH = click.Path(path_type=Path)
+_WHAT_IS = click.Path(path_type=Path, exists=True)
 _profile = click.option(
     "--profile", "profile_path", type=_PATH, metavar="FILE", help="Also the plugins that this profile brings."
 )
@@ -82,7 +83,7 @@ def show(plugin_id: str, profile_path: Path | None, as_json: bool) -> None:
 
 
 @command.command("add", epilog="Example: pih catalog add ./vendor-catalog --fingerprint ed25519:0123…")
-@click.argument("path", type=_PATH)
+@click.argument("path", type=_WHAT_IS)
 @click.option("--fingerprint", metavar="KEY", help="The key that it must be signed with, as its publisher told you.")
 @click.option("--yes", is_flag=True, help="Believe whoever signed it; nothing is asked.")
 @_workspace.json_option
@@ -151,7 +152,7 @@ def revoke(fingerprint: str, reason: str) -> None:
 
 
 @command.command("verify", epilog="Example: pih catalog verify ./vendor-catalog --json")
-@click.argument("path", type=_PATH)
+@click.argument("path", type=_WHAT_IS)
 @_workspace.json_option
 def verify(path: Path, as_json: bool) -> None:
     """Check the signature and every file of a catalog, plugin or archive against your keyring."""
@@ -172,7 +173,7 @@ def verify(path: Path, as_json: bool) -> None:
 
 
 @command.command("sign", epilog="Example: pih catalog sign ./my-npu --key publisher.pem --output my-npu-1.0.tar")
-@click.argument("path", type=_PATH)
+@click.argument("path", type=_WHAT_IS)
 @_key
 @click.option("--name", default="", help="What a new catalog is called.")
 @click.option("--output", type=_PATH, metavar="FILE", help="Pack the plugin into this archive, and sign that.")
@@ -182,14 +183,14 @@ def signing(path: Path, key_path: Path, name: str, output: Path | None) -> None:
     if output is not None:
         publish.sign_plugin(publish.pack(path, output), private)
         click.echo(output)
-    elif path.is_dir() and not (path / content.MANIFEST).is_file():
+    elif path.is_dir() and not places.is_plugin(path):
         click.echo(publish.sign_catalog(path, name, private))
     else:
         click.echo(publish.sign_plugin(path, private))
 
 
 @command.command("rotate", epilog="Example: pih catalog rotate ./vendor-catalog --key old.pem --new-key new.pem")
-@click.argument("path", type=_PATH)
+@click.argument("path", type=_WHAT_IS)
 @_key
 @click.option("--new-key", "new_path", type=_PATH, metavar="FILE", required=True, help="The key from now on.")
 def rotate(path: Path, key_path: Path, new_path: Path) -> None:

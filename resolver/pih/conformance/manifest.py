@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pih.catalog import Manifest
+from pih.reading import read_at_most
 from pih.trust.matrix import unfit
 
 _OURS = {"runtime": {"pih_runtime"}, "build": {"pih_runtime", "pih_steps"}}
+_MOST = 4 << 20  # bytes of a module
 _TAKES = {"runtime": 1, "build": 3}  # start(context); graph(config, tensors, limits) and the like
 
 
@@ -77,6 +79,6 @@ def _names(tree: ast.Module) -> Iterator[tuple[str, int]]:
 
 def _parsed(path: Path) -> ast.Module | None:
     try:
-        return ast.parse(path.read_text("utf-8"))
-    except (OSError, ValueError, SyntaxError):
+        return ast.parse(read_at_most(path, _MOST))
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
         return None

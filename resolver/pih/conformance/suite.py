@@ -86,10 +86,7 @@ def check(folder: Path, root: Path, bring: Bring, python: str = sys.executable) 
 
 
 def _read(folder: Path, *, own: bool) -> Manifest:
-    if not own:
-        return content.of_folder(folder).manifest
-    path = folder / content.MANIFEST
-    return catalog.parse(path.read_bytes(), str(path))
+    return content.manifest_of(folder) if own else content.of_folder(folder).manifest
 
 
 def _probed(

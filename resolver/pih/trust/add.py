@@ -32,9 +32,7 @@ class Offer:
 def offer(path: Path, keyring: Keyring) -> Offer:
     """What is at `path`; raises where it is not signed, was changed since, or its key is not to be trusted again."""
     path = path.resolve()
-    if not path.exists():
-        raise ResolutionError("there is no such file or folder", where=str(path), fix="name a catalog or a plugin")
-    if path.is_dir() and (path / index.INDEX).is_file():
+    if index.is_catalog(path):
         listed, digest = index.read(path)
         name, word, signature = listed.name, "catalog", index.signature(path)
         plugins = tuple((entry.id, entry.version) for entry in listed.plugins)
@@ -71,10 +69,11 @@ def revoked(keyring: Keyring, fingerprint: str, reason: str) -> Keyring:
 
 
 def verified(path: Path, keyring: Keyring) -> list[find.Found]:
-    """Every plugin at `path` with the verdict on it; raises SealError where one is not to be believed."""
-    if not path.exists():
-        raise SealError("there is no such file or folder", where=str(path), fix="name a catalog or a plugin")
-    found = list(find.at(path.resolve(), keyring, str(path)))
+    """Every plugin at `path` with the verdict on it; raises SealError for one not to be believed, or none."""
+    try:
+        found = list(find.at(find.by_path(path.resolve(), str(path)), keyring))
+    except ResolutionError as problem:
+        raise SealError(problem.what, where=problem.where, fix=problem.fix) from problem
     for item in found:
         if not item.verdict.key:
             name = f"{item.content.manifest.id} {item.content.manifest.version}"

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import posixpath
 import re
 import sys
 import tarfile
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 
 import attrs
 
 from pih import catalog
 from pih.catalog import Manifest
-from pih.reading import said
+from pih.reading import read_at_most, said
 from pih.structure import show
 from pih.tarball import TarFile
 from pih_runtime.errors import PihError, ResolutionError
@@ -30,6 +32,7 @@ MANIFEST = "plugin.toml"
 PINS = "pins.json"  # wheels of its own, as plugins/pins.json lists those of PIH
 KERNELS = "kernels"  # sources of a kernel pack
 _MAX_BYTES = 256 << 20
+_MAX_FILES = 10_000
 _HOST_PATH = re.compile(r"(/[A-Za-z0-9._*+@-]+)+")
 _LICENCES = ("LICENSE", "LICENCE", "COPYING", "NOTICE")
 
@@ -50,38 +53,35 @@ class Content:
 
 def of_folder(folder: Path) -> Content:
     """The plugin in a folder; raises ResolutionError where it is not whole."""
-    where = folder / MANIFEST
+    manifest = manifest_of(folder)
+    files: dict[str, bytes] = {}
+    left = _MAX_BYTES
     try:
-        raw = where.read_bytes()
-        manifest = catalog.parse(raw, str(where))
-        files = {MANIFEST: raw}
-        for path in _parts(folder, manifest):
-            files[path.relative_to(folder).as_posix()] = path.read_bytes()
-            if sum(map(len, files.values())) > _MAX_BYTES:
-                raise ResolutionError(
-                    f"more than {_MAX_BYTES >> 20} MiB", where=str(folder), fix="deliver data as a wheel"
-                )
+        parts = [folder / MANIFEST, *_parts(folder, manifest)]
     except OSError as problem:
-        raise ResolutionError(
-            f"cannot read: {problem.strerror}", where=problem.filename or str(where), fix="name a plugin's folder"
-        ) from problem
+        raise _unreadable(folder, problem) from problem
+    for path in parts:
+        raw = files[path.relative_to(folder).as_posix()] = _plain(folder, path, left)
+        left -= len(raw)
     _check_whole(manifest, files, str(folder))
     return Content(manifest, pack(files), files.get(PINS, b""))
+
+
+def manifest_of(folder: Path) -> Manifest:
+    """What a plugin's folder says of itself, whether or not the rest of it is whole; raises ResolutionError."""
+    where = folder / MANIFEST
+    return catalog.parse(_plain(folder, where, catalog.MAX_BYTES), str(where))
 
 
 def of_archive(path: Path) -> Content:
     """The plugin in an archive; raises ResolutionError where its bytes are not what packing its files gives."""
     try:
-        if path.stat().st_size > 2 * _MAX_BYTES:
-            raise ResolutionError(
-                f"more than {2 * _MAX_BYTES >> 20} MiB", where=str(path), fix="name a plugin's archive"
-            )
-        raw = path.read_bytes()
+        raw = read_at_most(path, 2 * _MAX_BYTES)
         with TarFile.open(fileobj=io.BytesIO(raw), mode="r:") as archive:
             files = {item.name: _read(archive, item) for item in archive if item.isreg()}
-    except (OSError, tarfile.TarError) as problem:
+    except (OSError, ValueError, tarfile.TarError) as problem:
         raise ResolutionError(
-            f"not a plugin's archive: {said(problem)}", where=str(path), fix="pack it again"
+            f"not a plugin's archive: {said(problem)}", where=str(path), fix="pack it again: pih catalog sign"
         ) from problem
     manifest = catalog.parse(files.get(MANIFEST, b""), f"{path}#{MANIFEST}")
     _check_whole(manifest, files, str(path))
@@ -114,17 +114,48 @@ def _read(archive: tarfile.TarFile, item: tarfile.TarInfo) -> bytes:
 
 
 def _parts(folder: Path, manifest: Manifest) -> Iterator[Path]:
-    """The files beside the manifest that it names, its pins, and licences; links are followed, bytecode is left out."""
+    """The files beside the manifest that it names, its pins, and licences; bytecode is left out."""
     named = {part.package for part in (manifest.runtime, manifest.build) if part is not None}
     if manifest.kind == "kernels":
         named.add(KERNELS)
     for name in sorted(named):
-        for path in sorted((folder / name).rglob("*")):
-            if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".pyc":
-                yield path
+        yield from _files(folder, folder / name)
     for path in sorted(folder.iterdir()):
-        if path.is_file() and (path.name == PINS or path.name.upper().startswith(_LICENCES)):
+        if path.name == PINS or (path.name.upper().startswith(_LICENCES) and not path.is_dir()):
             yield path
+
+
+def _files(folder: Path, part: Path) -> Iterator[Path]:
+    """All that is in a part of the folder but folders and bytecode; its reader refuses what is no plain file."""
+    if not _within(folder, part):
+        yield part
+        return
+    found = list(islice(part.rglob("*"), _MAX_FILES + 1))
+    if len(found) > _MAX_FILES:
+        raise ResolutionError(f"more than {_MAX_FILES} files", where=str(part), fix="deliver them as a wheel")
+    for path in sorted(found):
+        folder_of_its_own = path.is_dir() and not path.is_symlink()
+        if not folder_of_its_own and "__pycache__" not in path.parts and path.suffix != ".pyc":
+            yield path
+
+
+def _plain(folder: Path, path: Path, most: int) -> bytes:
+    """The bytes of a plain file of the folder; a link may lead to one that is in there too."""
+    try:
+        if not _within(folder, path):
+            raise ValueError("a link leads out of the plugin's folder")
+        return read_at_most(path, most)
+    except (OSError, ValueError) as problem:
+        raise _unreadable(path, problem) from problem
+
+
+def _unreadable(path: Path, problem: OSError | ValueError) -> ResolutionError:
+    fix = f"a plugin is a folder of plain files, {_MAX_BYTES >> 20} MiB in all; deliver data as a wheel"
+    return ResolutionError(f"cannot read: {said(problem)}", where=str(path), fix=fix)
+
+
+def _within(folder: Path, path: Path) -> bool:
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
 def _check_whole(manifest: Manifest, files: Mapping[str, bytes], where: str) -> None:

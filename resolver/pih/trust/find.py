@@ -6,14 +6,16 @@ is reported as refused, so that a broken package breaks no deployment that does 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import attrs
 
+from pih.names import normalized
 from pih.origin import Refused
 from pih.profile import Profile
 from pih.profile_schema import PluginSource
+from pih.reading import said
 from pih.toml_lines import line_of
 from pih.trust import index, places, sign
 from pih.trust.content import MANIFEST, Content
@@ -34,9 +36,36 @@ class Found:
     verdict: Verdict
 
 
+@attrs.frozen
+class Place:
+    """Where a plugin or a catalog lies. named: as its user names the path. source, place: as of what is found there.
+
+    entry: how a profile names it, where that is not by its path.
+    """
+
+    path: Path
+    named: str
+    source: str
+    place: dict[str, str]
+    entry: str = ""
+
+
+Where = Callable[[str], Place]  # of a file in there; of all of it by ''
+
+
+def by_path(path: Path, named: str) -> Where:
+    """What a profile or a command names by its path."""
+
+    def inner(file: str) -> Place:
+        own = f"{named.rstrip('/')}/{file}" if file else named
+        return Place(path / file, own, own, {"path": own})
+
+    return inner
+
+
 def found(profile: Profile, keyring: Keyring) -> Iterator[Found | Refused]:
     """Everything there is for this profile; what it names itself comes first, and only once."""
-    named = {source.package for source in profile.intent.plugins if source.package}
+    named = {normalized(source.package) for source in profile.intent.plugins if source.package}
     for number, source in enumerate(profile.intent.plugins):
         where = f"{profile.path}:{line_of(profile.lines, ('plugins', number))}"
         yield from _package(source, keyring, where) if source.package else _path(source, profile, keyring, where)
@@ -46,22 +75,25 @@ def found(profile: Profile, keyring: Keyring) -> Iterator[Found | Refused]:
 def everywhere(keyring: Keyring, known: frozenset[str] = frozenset()) -> Iterator[Found | Refused]:
     """What is found without a profile: installed packages but those `known`, and the keyring's catalogs."""
     for item in places.installed():
-        if item.package not in known:
+        if normalized(item.package) not in known:
             yield from _tolerant(f"package {item.package}", item.name, _installed(item, keyring, ""))
     for added in keyring.catalogs:
         yield from _tolerant(f"catalog {added.name}", added.name, _added(added, keyring))
 
 
-def at(path: Path, keyring: Keyring, place: str) -> Iterator[Found]:
-    """The plugins of a folder, an archive or a catalog, each with its verdict. place: how the user names the path."""
-    if path.is_dir() and (path / index.INDEX).is_file():
-        yield from _catalog(path, place, keyring, {"path": place}, place)
-        return
-    for plugin in places.below(path) if path.is_dir() else [path]:
-        inner = place if plugin == path else f"{place.rstrip('/')}/{plugin.name}"
-        held = places.of_path(plugin)
-        verdict = judge(sign.read(signature_of(plugin)), "plugin", held.sha256, keyring, inner)
-        yield Found(held, inner, {"path": inner}, verdict)
+def at(where: Where, keyring: Keyring) -> Iterator[Found]:
+    """The plugins of a folder, an archive or a catalog, each with its verdict; raises ResolutionError without any."""
+    top = where("")
+    if index.is_catalog(top.path):
+        yield from _catalog(where, keyring)
+    elif top.path.is_dir() and not places.is_plugin(top.path):
+        inner = places.below(top.path)
+        if not inner:
+            fix = f"name a folder with {MANIFEST} or {index.INDEX}, or an archive"
+            raise ResolutionError(f"{top.named} holds no plugin", fix=fix)
+        yield from (_judged(where(path.name), keyring) for path in inner)
+    else:
+        yield _judged(top, keyring)
 
 
 def signature_of(plugin: Path) -> Path:
@@ -69,6 +101,13 @@ def signature_of(plugin: Path) -> Path:
     return (plugin / MANIFEST if plugin.is_dir() else plugin).with_name(
         (MANIFEST if plugin.is_dir() else plugin.name) + index.SIGNED
     )
+
+
+def _judged(place: Place, keyring: Keyring) -> Found:
+    held = places.of_path(place.path)
+    signature = sign.read(signature_of(place.path))
+    verdict = judge(signature, "plugin", held.sha256, keyring, place.named, place.entry)
+    return Found(held, place.source, place.place, verdict)
 
 
 def _path(source: PluginSource, profile: Profile, keyring: Keyring, where: str) -> Iterator[Found]:
@@ -79,17 +118,17 @@ def _path(source: PluginSource, profile: Profile, keyring: Keyring, where: str) 
             where=where,
             fix="correct the path; it is relative to the profile",
         )
-    plugins = list(at(path, keyring, source.path))
-    if not plugins:
-        raise ResolutionError(
-            f"{source.path} holds no plugin", where=where, fix=f"name a folder with {MANIFEST} or {index.INDEX}"
-        )
+    try:
+        plugins = list(at(by_path(path, source.path), keyring))
+    except ResolutionError as problem:
+        raise ResolutionError(problem.what, where=problem.where or where, fix=problem.fix) from problem
     for plugin in plugins:
         yield attrs.evolve(plugin, verdict=LOCAL) if source.trust == "local" else plugin
 
 
 def _package(source: PluginSource, keyring: Keyring, where: str) -> Iterator[Found]:
-    found = [item for item in places.installed() if item.package.lower() == source.package.lower()]
+    wanted = normalized(source.package)
+    found = [item for item in places.installed() if normalized(item.package) == wanted]
     if not found:
         raise ResolutionError(
             f"no installed package {source.package} declares {places.GROUP} entry points",
@@ -108,11 +147,9 @@ def _installed(item: places.Installed, keyring: Keyring, trust: str) -> Iterator
             where=source,
             fix=f"let {places.GROUP} name the package that {MANIFEST} lies in",
         )
-    held = places.of_path(item.folder)
-    signature, entry = sign.read(signature_of(item.folder)), f'package = "{item.package}"'
-    verdict = judge(signature, "plugin", held.sha256, keyring, str(item.folder), entry)
-    place = {"package": item.package, "file": item.file}
-    yield Found(held, source, place, LOCAL if trust == "local" else verdict)
+    again = {"package": item.package, "file": item.file}
+    held = _judged(Place(item.folder, str(item.folder), source, again, f'package = "{item.package}"'), keyring)
+    yield attrs.evolve(held, verdict=LOCAL) if trust == "local" else held
 
 
 def _added(added: Added, keyring: Keyring) -> Iterator[Found]:
@@ -121,30 +158,32 @@ def _added(added: Added, keyring: Keyring) -> Iterator[Found]:
         raise ResolutionError(
             f"{added.path} is gone", where=source, fix="bring it back, or pih catalog remove " + added.name
         )
-    if path.is_dir() and (path / index.INDEX).is_file():
-        yield from _catalog(path, added.path, keyring, {"catalog": added.name}, source)
-        return
-    for plugin in at(path, keyring, added.path):
-        yield attrs.evolve(plugin, source=source, place={"catalog": added.name})
+
+    def where(file: str) -> Place:
+        named = by_path(path, added.path)(file)
+        return attrs.evolve(named, source=source, place={"catalog": added.name} | ({"file": file} if file else {}))
+
+    yield from at(where, keyring)
 
 
-def _catalog(path: Path, named: str, keyring: Keyring, place: dict[str, str], source: str) -> Iterator[Found]:
-    listed, digest = index.read(path)
-    signed = judge(index.signature(path), "catalog", digest, keyring, named)
+def _catalog(where: Where, keyring: Keyring) -> Iterator[Found]:
+    top = where("")
+    listed, digest = index.read(top.path)
+    signed = judge(index.signature(top.path), "catalog", digest, keyring, top.named)
     for entry in listed.plugins:
-        own = {**place, "file": entry.path} if "catalog" in place else {"path": f"{named.rstrip('/')}/{entry.path}"}
-        held = places.of_path(path / entry.path)
-        manifest = held.manifest
+        own = where(entry.path)
+        held = places.of_path(own.path)
+        manifest, digest = held.manifest, held.sha256
         verdict = signed
-        if held.sha256 != entry.sha256 or (manifest.id, manifest.version) != (entry.id, entry.version):
+        if digest != entry.sha256 or (manifest.id, manifest.version) != (entry.id, entry.version):
             verdict = Verdict(
                 "",
-                f"its files are not those that {source} names: sha256 {held.sha256}, the catalog says {entry.sha256}",
+                f"its files are not those that {top.source} names: sha256 {digest}, the catalog says {entry.sha256}",
                 "get the catalog again from its publisher",
             )
         elif entry.yanked:
             held = attrs.evolve(held, manifest=attrs.evolve(manifest, yanked=entry.yanked))
-        yield Found(held, source, own, verdict)
+        yield Found(held, top.source, own.place, verdict)
 
 
 def _tolerant(source: str, name: str, finding: Iterator[Found]) -> Iterator[Found | Refused]:
@@ -152,3 +191,6 @@ def _tolerant(source: str, name: str, finding: Iterator[Found]) -> Iterator[Foun
         yield from finding
     except ResolutionError as problem:
         yield Refused(name, "", source, (), f"{problem.where}: {problem.what}".removeprefix(": "), problem.fix)
+    except OSError as problem:
+        why = f"{problem.filename or source}: {said(problem)}"
+        yield Refused(name, "", source, (), why, "let it be read, or remove it")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import attrs
@@ -66,8 +67,13 @@ class Rotations:
     rotations: tuple[Rotation, ...]
 
 
+def is_catalog(folder: Path) -> bool:
+    """Whether this is meant to be a catalog; reading it says whether it is one."""
+    return os.path.lexists(folder / INDEX)
+
+
 def read(folder: Path) -> tuple[Index, str]:
-    """The index and its sha256; raises ResolutionError where it is none."""
+    """The index and its sha256; raises ResolutionError where it is none, or names nothing."""
     path = folder / INDEX
     fix = "get the catalog again from its publisher"
     try:
@@ -80,6 +86,8 @@ def read(folder: Path) -> tuple[Index, str]:
         raise ResolutionError(f"not a catalog: {said(problem)}", where=str(path), fix=fix) from problem
     if found.schema != SCHEMA:
         raise ResolutionError(f"catalog schema {found.schema} is not {SCHEMA}", where=str(path), fix=fix)
+    if not found.plugins:
+        raise ResolutionError("it names no plugin", where=str(path), fix=fix)
     return found, hashlib.sha256(raw).hexdigest()
 
 

@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pih.reading import said
+from pih.reading import read_at_most, said
 from pih_runtime.errors import UsageError
 
 if TYPE_CHECKING:  # where nothing is signed, nothing waits for the library
@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # where nothing is signed, nothing waits for the library
 PUBLIC = ".pub"  # beside a private key: its public half
 _MAKE = "make one: pih key generate FILE"
 _MAX_BYTES = 1 << 16
+_WHY = "it is not PEM, is damaged, or asks for a password"  # the library's words are for programmers
 # What is before the 32 bytes of an ed25519 key in the DER of a SubjectPublicKeyInfo (RFC 8410).
 _DER = bytes.fromhex("302a300506032b6570032100")
 
@@ -103,10 +104,11 @@ def load_private(path: Path) -> Ed25519PrivateKey:
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    raw = _read(path, "a private key", _MAKE)
     try:
-        found = serialization.load_pem_private_key(_read(path), None)
-    except (OSError, ValueError, TypeError) as problem:
-        raise UsageError(f"not a private key: {_why(problem)}", where=str(path), fix=_MAKE) from problem
+        found = serialization.load_pem_private_key(raw, None)
+    except (ValueError, TypeError) as problem:
+        raise UsageError(f"not a private key: {_WHY}", where=str(path), fix=_MAKE) from problem
     if not isinstance(found, Ed25519PrivateKey):
         raise UsageError("not an ed25519 key", where=str(path), fix=_MAKE)
     return found
@@ -118,13 +120,13 @@ def load_public(path: Path) -> str:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     fix = "give a file as `pih key generate` or `openssl pkey -pubout` writes it"
+    raw = _read(path, "a public key", fix)
+    if b"PRIVATE KEY" in raw:
+        raise UsageError("this is a private key: it stays with its owner", where=str(path), fix=fix)
     try:
-        raw = _read(path)
-        if b"PRIVATE KEY" in raw:
-            raise UsageError("this is a private key: it stays with its owner", where=str(path), fix=fix)
         found = serialization.load_pem_public_key(raw)
-    except (OSError, ValueError, TypeError) as problem:
-        raise UsageError(f"not a public key: {_why(problem)}", where=str(path), fix=fix) from problem
+    except (ValueError, TypeError) as problem:
+        raise UsageError(f"not a public key: {_WHY}", where=str(path), fix=fix) from problem
     if not isinstance(found, Ed25519PublicKey):
         raise UsageError("not an ed25519 key", where=str(path), fix=fix)
     return base64.b64encode(found.public_bytes_raw()).decode()
@@ -132,21 +134,15 @@ def load_public(path: Path) -> str:
 
 def load_either(path: Path) -> str:
     """The public key of a file that holds it, or the private one."""
-    try:
-        private = b"PRIVATE KEY" in _read(path)
-    except OSError as problem:
-        raise UsageError(f"not a key: {problem.strerror}", where=str(path), fix=_MAKE) from problem
+    private = b"PRIVATE KEY" in _read(path, "a key", _MAKE)
     return public_of(load_private(path)) if private else load_public(path)
 
 
-def _why(problem: Exception) -> str:
-    """In our words: the library's are for programmers."""
-    return said(problem) if isinstance(problem, OSError) else "it is not PEM, is damaged, or asks for a password"
-
-
-def _read(path: Path) -> bytes:
-    with path.open("rb") as stream:
-        return stream.read(_MAX_BYTES)
+def _read(path: Path, what: str, fix: str) -> bytes:
+    try:
+        return read_at_most(path, _MAX_BYTES)
+    except (OSError, ValueError) as problem:
+        raise UsageError(f"not {what}: {said(problem)}", where=str(path), fix=fix) from problem
 
 
 def _write(path: Path, raw: bytes, mode: int) -> None:

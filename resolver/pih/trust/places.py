@@ -9,6 +9,7 @@ A place, as a package URL's qualifiers hold it, says how to find a plugin again 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from importlib import metadata
 from importlib.machinery import PathFinder
@@ -16,8 +17,11 @@ from pathlib import Path
 
 import attrs
 
+from pih.names import normalized
+from pih.reading import said
 from pih.trust import content, keyring
 from pih.trust.content import MANIFEST, Content
+from pih_runtime.errors import ResolutionError
 
 GROUP = "pih.plugins"
 
@@ -45,9 +49,19 @@ def of_path(path: Path) -> Content:
 
 def below(folder: Path) -> list[Path]:
     """The plugins' folders in a folder: itself, or those in it."""
-    if (folder / MANIFEST).is_file():
+    if is_plugin(folder):
         return [folder]
-    return sorted(path.parent for path in folder.glob(f"*/{MANIFEST}"))
+    try:
+        return sorted(filter(is_plugin, folder.iterdir()))
+    except OSError as problem:
+        raise ResolutionError(
+            f"cannot read: {said(problem)}", where=str(folder), fix="name a plugin's folder, or one of such folders"
+        ) from problem
+
+
+def is_plugin(folder: Path) -> bool:
+    """Whether this is meant to be a plugin's folder; reading it says whether it is one."""
+    return os.path.lexists(folder / MANIFEST)
 
 
 def installed() -> Iterator[Installed]:
@@ -76,8 +90,9 @@ def _found(place: Mapping[str, str], folder: Path, environment: Mapping[str, str
         return folder / place["path"]
     file = place.get("file", "")
     if "package" in place:
+        package = normalized(place["package"])
         return next(
-            (item.folder for item in installed() if (item.package, item.file) == (place["package"], file)), None
+            (item.folder for item in installed() if (normalized(item.package), item.file) == (package, file)), None
         )
     known = keyring.load(environment).catalogs
     return next((Path(item.path, file) for item in known if item.name == place.get("catalog")), None)

@@ -34,13 +34,13 @@ def sign_catalog(folder: Path, name: str, private: Ed25519PrivateKey) -> Path:
 
     name '': as it was.
     """
-    known = index.read(folder)[0] if (folder / index.INDEX).exists() else None
+    known = index.read(folder)[0] if index.is_catalog(folder) else None
     called = name or (known.name if known else "")
     if not called:
         raise UsageError("a new catalog needs a name", where=str(folder), fix="pih catalog sign --name NAME …")
     withdrawn = {(entry.id, entry.version): entry.yanked for entry in (known.plugins if known else ())}
     entries = []
-    for path in sorted({*(item.parent for item in folder.glob(f"*/{content.MANIFEST}")), *folder.glob("*.tar")}):
+    for path in sorted({*places.below(folder), *folder.glob("*.tar")}):
         held = places.of_path(path)
         key = (held.manifest.id, held.manifest.version)
         entries.append(Entry(*key, path.name, held.sha256, withdrawn.get(key, "")))
