@@ -13,7 +13,6 @@ import attrs
 
 from pih.lock import Budget, Limits
 from pih_runtime.errors import ResolutionError
-from pih_steps.lower.quantized import FORMATS
 
 _CONTEXT_GRAIN = 16
 _LEAST_SHARE = 16  # a context of less than this part of what was asked is another deployment, no near fit
@@ -248,6 +247,8 @@ def _words(before: Size, after: Size) -> str:
 
 def _of_weights(format_: str) -> str:
     """Some formats are made from what a checkpoint stores; for others it takes another checkpoint."""
+    from pih_steps.lower.quantized import FORMATS  # takes a while, and most profiles fit
+
     return f'weights.format = "{format_}"' if format_ in FORMATS else f"model.weights that are stored as {format_}"
 
 
