@@ -17,7 +17,7 @@ from pih.catalog import Catalog, Manifest
 from pih.cli import _terminal, _workspace
 from pih.structure import nearest, unstructure
 from pih.trust import add as adding
-from pih.trust import find, keyring, keys, places, publish
+from pih.trust import find, index, keyring, keys, places, publish
 from pih_runtime.errors import UsageError
 
 _PATH = click.Path(path_type=Path)
@@ -85,14 +85,17 @@ def show(plugin_id: str, profile_path: Path | None, as_json: bool) -> None:
 @command.command("add", epilog="Example: pih catalog add ./vendor-catalog --fingerprint ed25519:0123…")
 @click.argument("path", type=_WHAT_IS)
 @click.option("--fingerprint", metavar="KEY", help="The key that it must be signed with, as its publisher told you.")
+@click.option("--name", default="", help="What locks and `remove` call it; by default as its publisher does.")
 @click.option("--yes", is_flag=True, help="Believe whoever signed it; nothing is asked.")
 @_workspace.json_option
-def add(path: Path, fingerprint: str | None, yes: bool, as_json: bool) -> None:
+def add(path: Path, fingerprint: str | None, name: str, yes: bool, as_json: bool) -> None:
     """Believe whoever signed a catalog, plugin or archive, after showing the key; locks then choose from PATH too."""
+    if name and not keyring.is_name(name):
+        raise UsageError(f"{name[:80]!r} cannot be a catalog's name", fix=index.NAMES)
     known = keyring.load(os.environ)
-    offered = adding.offer(path, known)
+    offered = adding.offer(path, known, name)
     lines = [f"{offered.name}: {len(offered.plugins)} plugins, signed by {offered.fingerprint}"]
-    lines += [f"  {name} {version}" for name, version in offered.plugins]
+    lines += [f"  {plugin} {version}" for plugin, version in offered.plugins]
     if offered.before is not None:
         lines.append(f"its key takes the place of {offered.before.fingerprint}, which vouches for it")
     if not as_json:
@@ -109,7 +112,7 @@ def add(path: Path, fingerprint: str | None, yes: bool, as_json: bool) -> None:
             "nothing was added: nobody has said that this key is the publisher's",
             fix=f"compare it with what the publisher tells, then --fingerprint {offered.fingerprint}",
         )
-    keyring.save(adding.accepted(offered, known), os.environ)
+    keyring.change(os.environ, lambda ring: adding.accepted(offered, ring))
     if as_json:
         data = {"name": offered.name, "fingerprint": offered.fingerprint, "plugins": offered.plugins}
         click.echo(json.dumps({**data, "keyring": str(keyring.path_of(os.environ))}, indent=2))
@@ -121,12 +124,7 @@ def add(path: Path, fingerprint: str | None, yes: bool, as_json: bool) -> None:
 @click.argument("name")
 def remove(name: str) -> None:
     """Search a catalog no more; its key stays believed (see `revoke`)."""
-    known = keyring.load(os.environ)
-    rest = tuple(item for item in known.catalogs if item.name != name)
-    if rest == known.catalogs:
-        names = ", ".join(item.name for item in known.catalogs)
-        raise UsageError(f"no catalog is called {name}", fix=f"one of {names}" if names else "none was added")
-    keyring.save(attrs.evolve(known, catalogs=rest), os.environ)
+    keyring.change(os.environ, lambda ring: adding.removed(ring, name))
 
 
 @command.command("keys", epilog="Example: pih catalog keys --json")
@@ -148,7 +146,7 @@ def revoke(fingerprint: str, reason: str) -> None:
     """Never believe a key again: locks with what it signed are refused from now on."""
     if not keys.is_fingerprint(fingerprint):
         raise UsageError(f"{fingerprint} is no fingerprint", fix="as `pih catalog keys` shows it")
-    keyring.save(adding.revoked(keyring.load(os.environ), fingerprint, reason), os.environ)
+    keyring.change(os.environ, lambda ring: adding.revoked(ring, fingerprint, reason))
 
 
 @command.command("verify", epilog="Example: pih catalog verify ./vendor-catalog --json")
@@ -181,7 +179,7 @@ def signing(path: Path, key_path: Path, name: str, output: Path | None) -> None:
     """Sign a plugin's folder or archive, or index and sign a folder of them as a catalog."""
     private = keys.load_private(key_path)
     if output is not None:
-        publish.sign_plugin(publish.pack(path, output), private)
+        publish.pack(path, output, private)
         click.echo(output)
     elif path.is_dir() and not places.is_plugin(path):
         click.echo(publish.sign_catalog(path, name, private))

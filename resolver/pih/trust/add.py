@@ -9,7 +9,7 @@ import attrs
 from pih.trust import find, index, keys, places, sign
 from pih.trust.keyring import Added, Key, Keyring
 from pih.trust.sign import Signature
-from pih_runtime.errors import ResolutionError, SealError
+from pih_runtime.errors import ResolutionError, SealError, UsageError
 
 _FIX = "get it again from its publisher"
 
@@ -29,33 +29,50 @@ class Offer:
     before: Key | None
 
 
-def offer(path: Path, keyring: Keyring) -> Offer:
-    """What is at `path`; raises where it is not signed, was changed since, or its key is not to be trusted again."""
+def offer(path: Path, keyring: Keyring, name: str = "") -> Offer:
+    """What is at `path`; raises where it is not signed, was changed since, or the keyring could not accept it.
+
+    name: what to call it in place of its publisher's name for it.
+    """
     path = path.resolve()
     if index.is_catalog(path):
         listed, digest = index.read(path)
-        name, word, signature = listed.name, "catalog", index.signature(path)
+        called, word, signature = listed.name, "catalog", index.signature(path)
         plugins = tuple((entry.id, entry.version) for entry in listed.plugins)
         told = index.rotations(path)
     else:
         held = places.of_path(path)
-        name, word, signature, digest = held.manifest.id, "plugin", sign.read(find.signature_of(path)), held.sha256
+        called, word, signature, digest = held.manifest.id, "plugin", sign.read(find.signature_of(path)), held.sha256
         plugins, told = ((held.manifest.id, held.manifest.version),), ()
     key = _checked(signature, word, digest, path)
     fingerprint = keys.fingerprint(key)
-    known = keyring.find(fingerprint)
-    if known is not None and known.state != "trusted":
-        what = f"revoked: {known.note}" if known.state == "revoked" else f"replaced by {known.note}"
-        raise ResolutionError(
-            f"it is signed by {fingerprint}, which was {what}", where=str(path), fix="get a release with another key"
-        )
-    before = index.succession(key, told, keyring) if known is None else None
-    return Offer(name, path, key, fingerprint, plugins, before)
+    before = index.succession(key, told, keyring) if keyring.find(fingerprint) is None else None
+    offered = Offer(name or called, path, key, fingerprint, plugins, before)
+    accepted(offered, keyring)
+    return offered
 
 
 def accepted(offered: Offer, keyring: Keyring) -> Keyring:
-    """The keyring that believes the offer's key, and no longer one that this replaces."""
-    changed = keyring.with_key(Key(offered.fingerprint, offered.key, offered.name, "trusted"))
+    """The keyring that believes the offer's key, and no longer one that this replaces; raises where it must not."""
+    where, known = str(offered.path), keyring.find(offered.fingerprint)
+    if known is not None and known.state != "trusted":
+        what = f"revoked: {known.note}" if known.state == "revoked" else f"replaced by {known.note}"
+        raise ResolutionError(
+            f"it is signed by {offered.fingerprint}, which was {what}",
+            where=where,
+            fix="get a release with another key",
+        )
+    if offered.before is not None and keyring.find(offered.before.fingerprint) != offered.before:
+        raise UsageError("the keyring was changed meanwhile", where=where, fix="add it again")
+    for other in keyring.catalogs:
+        if other.name == offered.name and other.path != where:
+            raise UsageError(
+                f"{other.path} is called {other.name} already",
+                where=where,
+                fix=f"call this one otherwise with --name, or pih catalog remove {other.name}",
+            )
+    name = known.name if known else offered.name
+    changed = keyring.with_key(Key(offered.fingerprint, offered.key, name, "trusted"))
     if offered.before is not None:
         changed = changed.with_key(attrs.evolve(offered.before, state="rotated", note=offered.fingerprint))
     return changed.with_catalog(Added(offered.name, str(offered.path), offered.fingerprint))
@@ -66,6 +83,15 @@ def revoked(keyring: Keyring, fingerprint: str, reason: str) -> Keyring:
     known = keyring.find(fingerprint)
     entry = Key(fingerprint, known.public if known else "", known.name if known else "", "revoked", reason)
     return keyring.with_key(entry)
+
+
+def removed(keyring: Keyring, name: str) -> Keyring:
+    """The keyring without the catalog of this name; its key stays."""
+    rest = tuple(item for item in keyring.catalogs if item.name != name)
+    if rest == keyring.catalogs:
+        names = ", ".join(item.name for item in rest)
+        raise UsageError(f"no catalog is called {name}", fix=f"one of {names}" if names else "none was added")
+    return attrs.evolve(keyring, catalogs=rest)
 
 
 def verified(path: Path, keyring: Keyring) -> list[find.Found]:

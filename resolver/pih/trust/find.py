@@ -163,7 +163,14 @@ def _added(added: Added, keyring: Keyring) -> Iterator[Found]:
         named = by_path(path, added.path)(file)
         return attrs.evolve(named, source=source, place={"catalog": added.name} | ({"file": file} if file else {}))
 
-    yield from at(where, keyring)
+    for item in at(where, keyring):
+        signer = item.verdict.key
+        if signer and not keyring.succeeds(signer, added.key):
+            why = f"it was added as signed by {added.key}, and is now signed by {signer}"
+            fix = f"if its publisher says so: pih catalog add {added.path}"
+            yield attrs.evolve(item, verdict=Verdict("", why, fix))
+        else:
+            yield item
 
 
 def _catalog(where: Where, keyring: Keyring) -> Iterator[Found]:

@@ -10,20 +10,23 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from pathlib import Path
 
 import attrs
 
 from pih.reading import json_of, read_at_most, said
-from pih.structure import RefusedError, StructureError, dotted, structure, unstructure
+from pih.structure import RefusedError, StructureError, dotted, show, structure, unstructure
 from pih.trust import sign
-from pih.trust.keyring import Key, Keyring
+from pih.trust.keyring import Key, Keyring, is_name
 from pih.trust.sign import Signature
 from pih_runtime.errors import ResolutionError
 
 INDEX, SIGNED, ROTATION = "catalog.json", ".sig", "rotation.json"
 SCHEMA = 1
+NAMES = "1 to 64 letters, digits, '.', '_' and '-', e.g. vendor-stable"
 _MAX_BYTES = 8 << 20
+_FORMS = {"id": r"[a-z]{1,32}/[a-z0-9-]{1,64}", "version": r"[0-9A-Za-z.!+_-]{1,64}", "sha256": r"[0-9a-f]{64}"}
 
 
 @attrs.frozen
@@ -37,7 +40,10 @@ class Entry:
     yanked: str = ""
 
     def __attrs_post_init__(self) -> None:
-        """A catalog names what lies below it, and nothing else."""
+        """A catalog names what lies below it, and nothing else; what it says is shown before it is believed."""
+        for key, form in _FORMS.items():
+            if not re.fullmatch(form, getattr(self, key)):
+                raise RefusedError(key, f"{show(getattr(self, key)[:80])} is none", "have its publisher sign it again")
         if self.path.startswith("/") or ".." in self.path.split("/") or "\0" in self.path:
             raise RefusedError("path", f"{self.path!r} is not below the catalog", "name a file beside catalog.json")
 
@@ -49,6 +55,11 @@ class Index:
     schema: int
     name: str
     plugins: tuple[Entry, ...]
+
+    def __attrs_post_init__(self) -> None:
+        """Locks, commands and the keyring hold the name."""
+        if not is_name(self.name):
+            raise RefusedError("name", f"{show(self.name[:80])} is no catalog's name", NAMES)
 
 
 @attrs.frozen
@@ -91,11 +102,9 @@ def read(folder: Path) -> tuple[Index, str]:
     return found, hashlib.sha256(raw).hexdigest()
 
 
-def write(folder: Path, index: Index) -> str:
-    """Write catalog.json; returns its sha256."""
-    raw = (json.dumps(unstructure(index), indent=2, ensure_ascii=False) + "\n").encode()
-    (folder / INDEX).write_bytes(raw)
-    return hashlib.sha256(raw).hexdigest()
+def text(found: Index | Rotations) -> str:
+    """The file that says so."""
+    return json.dumps(unstructure(found), indent=2) + "\n"
 
 
 def signature(folder: Path) -> Signature | None:

@@ -7,8 +7,10 @@ Nothing but `pih catalog add` and its siblings writes it; a lock never does.
 
 from __future__ import annotations
 
+import fcntl
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -22,6 +24,7 @@ from pih_runtime.errors import UsageError
 
 SCHEMA = 1
 _MOST = 8 << 20
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 State = Literal["trusted", "rotated", "revoked"]
 
 
@@ -60,6 +63,17 @@ class Keyring:
         """The key of this fingerprint, whatever its state."""
         return next((key for key in self.keys if key.fingerprint == fingerprint), None)
 
+    def succeeds(self, now: str, before: str) -> bool:
+        """Whether `now` is the key `before`, or the one that came in its place."""
+        seen: set[str] = set()
+        while before != now:
+            key = self.find(before)
+            if key is None or key.state != "rotated" or before in seen:
+                return False
+            seen.add(before)
+            before = key.note
+        return True
+
     def with_key(self, key: Key) -> Keyring:
         """The keyring with this key, in place of an entry of the same fingerprint."""
         rest = (other for other in self.keys if other.fingerprint != key.fingerprint)
@@ -69,6 +83,11 @@ class Keyring:
         """The keyring with this place, the only one of its name."""
         rest = (other for other in self.catalogs if other.name != added.name)
         return attrs.evolve(self, catalogs=tuple(sorted((*rest, added), key=lambda item: item.name)))
+
+
+def is_name(text: str) -> bool:
+    """Whether a catalog may be called so."""
+    return re.fullmatch(_NAME, text) is not None
 
 
 def path_of(environment: Mapping[str, str]) -> Path:
@@ -96,6 +115,15 @@ def load(environment: Mapping[str, str]) -> Keyring:
     if found.schema != SCHEMA:
         raise UsageError(f"keyring schema {found.schema} is not {SCHEMA}", where=str(path), fix=fix)
     return found
+
+
+def change(environment: Mapping[str, str], made: Callable[[Keyring], Keyring]) -> None:
+    """Put what `made` makes of the keyring in its place; changes of several processes come one after the other."""
+    path = path_of(environment)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with path.with_name(f".{path.name}.lock").open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        save(made(load(environment)), environment)
 
 
 def save(keyring: Keyring, environment: Mapping[str, str]) -> None:

@@ -146,12 +146,16 @@ def _read(path: Path, what: str, fix: str) -> bytes:
 
 
 def _write(path: Path, raw: bytes, mode: int) -> None:
+    made = False
     try:
         with open(path, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as writer:
+            made = True
             writer.write(raw)
             writer.flush()
             os.fsync(writer.fileno())
     except OSError as problem:
+        if made:
+            path.unlink()
         raise UsageError(
             f"cannot write a key: {problem.strerror}", where=str(path), fix="name a new file in a folder of yours"
         ) from problem

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
+import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pih.structure import unstructure
-from pih.trust import content, index, keys, places, sign
+from pih.trust import content, index, keyring, keys, places, sign
 from pih.trust.find import signature_of
 from pih.trust.index import Entry, Index, Rotation, Rotations
+from pih.writing import replace, replace_all
 from pih_runtime.errors import ResolutionError, UsageError
 
 if TYPE_CHECKING:
@@ -19,14 +19,15 @@ if TYPE_CHECKING:
 def sign_plugin(path: Path, private: Ed25519PrivateKey) -> Path:
     """Sign a plugin's folder or archive; returns the signature's path, beside the manifest or the archive."""
     target = signature_of(path)
-    sign.write(target, sign.sign(private, "plugin", places.of_path(path).sha256))
+    replace(target, sign.text(sign.sign(private, "plugin", places.of_path(path).sha256)))
     return target
 
 
-def pack(folder: Path, archive: Path) -> Path:
-    """Write a plugin's canonical archive."""
-    archive.write_bytes(content.of_folder(folder).archive)
-    return archive
+def pack(folder: Path, archive: Path, private: Ed25519PrivateKey) -> None:
+    """Write a plugin's canonical archive, with its signature beside it."""
+    held = content.of_folder(folder)
+    signature = sign.text(sign.sign(private, "plugin", held.sha256))
+    replace_all({archive: held.archive, signature_of(archive): signature})
 
 
 def sign_catalog(folder: Path, name: str, private: Ed25519PrivateKey) -> Path:
@@ -34,10 +35,18 @@ def sign_catalog(folder: Path, name: str, private: Ed25519PrivateKey) -> Path:
 
     name '': as it was.
     """
+    replace_all(_signed(folder, name, private))
+    return folder / index.INDEX
+
+
+def _signed(folder: Path, name: str, private: Ed25519PrivateKey) -> dict[Path, str]:
+    """The index of a folder and its signature, by their paths."""
     known = index.read(folder)[0] if index.is_catalog(folder) else None
     called = name or (known.name if known else "")
     if not called:
         raise UsageError("a new catalog needs a name", where=str(folder), fix="pih catalog sign --name NAME …")
+    if not keyring.is_name(called):
+        raise UsageError(f"{called[:80]!r} cannot be a catalog's name", fix=index.NAMES)
     withdrawn = {(entry.id, entry.version): entry.yanked for entry in (known.plugins if known else ())}
     entries = []
     for path in sorted({*places.below(folder), *folder.glob("*.tar")}):
@@ -54,9 +63,10 @@ def sign_catalog(folder: Path, name: str, private: Ed25519PrivateKey) -> Path:
             f"{twice[0].id} {twice[0].version} is here twice", where=str(folder), fix=f"remove {twice[1].path}"
         )
     ordered = tuple(sorted(entries, key=lambda entry: (entry.id, entry.version)))
-    digest = index.write(folder, Index(index.SCHEMA, called, ordered))
-    sign.write(folder / (index.INDEX + index.SIGNED), sign.sign(private, "catalog", digest))
-    return folder / index.INDEX
+    text = index.text(Index(index.SCHEMA, called, ordered))
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    signature = sign.sign(private, "catalog", digest)
+    return {folder / index.INDEX: text, folder / (index.INDEX + index.SIGNED): sign.text(signature)}
 
 
 def rotate(folder: Path, old: Ed25519PrivateKey, new: Ed25519PrivateKey) -> Path:
@@ -65,7 +75,6 @@ def rotate(folder: Path, old: Ed25519PrivateKey, new: Ed25519PrivateKey) -> Path
     public = keys.public_of(new)
     added = Rotation(public, sign.sign(old, "rotation", public))
     path = folder / index.ROTATION
-    data = unstructure(Rotations(index.SCHEMA, (*(step for step in told if step.new != public), added)))
-    path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
-    sign_catalog(folder, "", new)
+    rotations = Rotations(index.SCHEMA, (*(step for step in told if step.new != public), added))
+    replace_all({path: index.text(rotations)} | _signed(folder, "", new))
     return path

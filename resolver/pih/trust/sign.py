@@ -68,9 +68,9 @@ def read(path: Path) -> Signature | None:
     return found
 
 
-def write(path: Path, signature: Signature) -> None:
-    """Write a signature beside what it covers."""
-    path.write_text(json.dumps(unstructure(signature), indent=2) + "\n", encoding="utf-8")
+def text(signature: Signature) -> str:
+    """The file that lies beside what a signature covers."""
+    return json.dumps(unstructure(signature), indent=2) + "\n"
 
 
 def _message(word: str, digest: str) -> bytes:

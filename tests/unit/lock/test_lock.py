@@ -1,5 +1,6 @@
 """Locks: stable text, strict reading, whole writing, and the words of every refusal."""
 
+import errno
 import json
 import time
 from pathlib import Path
@@ -123,7 +124,7 @@ def test_writing_that_fails_leaves_the_old_lock_and_nothing_beside_it(tmp_path, 
     path.write_text("old")
 
     def broken(_):
-        raise OSError("disk full")
+        raise OSError(errno.ENOSPC, "disk full")
 
     monkeypatch.setattr("os.fsync", broken)
     with pytest.raises(OSError, match="disk full"):

@@ -1,13 +1,15 @@
 """Plugins, keys and catalogs in a folder, as publishers make them."""
 
 import hashlib
+import json
 from pathlib import Path
 
+import attrs
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from pih import profile, trust
-from pih.trust import keyring, keys, publish
+from pih.trust import index, keyring, keys, publish
 
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "profiles" / "qwen3-cpu-synthetic.toml").read_text().replace("file:../models", f"file:{ROOT}/models")
@@ -70,6 +72,19 @@ def vendor(folder, private, *releases):
         plugin(folder / name, **about)
     publish.sign_catalog(folder, "vendor", private)
     return folder
+
+
+def quoted(text):
+    """As JSON has it."""
+    return json.dumps(text)
+
+
+def withdraw(folder, private, reason, version=""):
+    """Let a catalog's publisher withdraw a version, or all."""
+    listed, _ = index.read(folder)
+    entries = (attrs.evolve(e, yanked=reason) if version in ("", e.version) else e for e in listed.plugins)
+    (folder / index.INDEX).write_text(index.text(attrs.evolve(listed, plugins=tuple(entries))))
+    publish.sign_catalog(folder, "", private)
 
 
 def intent(folder, entries, backend="npu"):

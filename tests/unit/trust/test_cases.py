@@ -77,10 +77,7 @@ def test_a_signature_of_one_thing_is_none_of_another(tmp_path):
 def test_a_withdrawn_release_is_passed_over(tmp_path):
     key = made.key(tmp_path)
     shelf = made.vendor(tmp_path / "shelf", key, ("a", {"version": "0.1.0"}), ("b", {"version": "0.2.0"}))
-    listed, _ = index.read(shelf)
-    entries = tuple(attrs.evolve(e, yanked="wrong sums") if e.version == "0.2.0" else e for e in listed.plugins)
-    index.write(shelf, attrs.evolve(listed, plugins=entries))
-    publish.sign_catalog(shelf, "", key)
+    made.withdraw(shelf, key, "wrong sums", "0.2.0")
     found = _lock(tmp_path, PATH.format("shelf"), made.believing(key))
     assert [item.version for item in found.plugins if item.id == "backend/npu"] == ["0.1.0"]
     (shelf / "a" / "plugin.toml").unlink()
@@ -258,7 +255,7 @@ def test_a_plugin_brings_pins_for_wheels_of_its_own(tmp_path):
 
 def test_a_signed_archive_is_a_plugin_like_its_folder(tmp_path):
     key = made.key(tmp_path)
-    publish.sign_plugin(publish.pack(made.plugin(tmp_path / "npu"), tmp_path / "npu.tar"), key)
+    publish.pack(made.plugin(tmp_path / "npu"), tmp_path / "npu.tar", key)
     ring = made.believing(key)
     (archived,) = made.catalog_of(tmp_path, PATH.format("npu.tar"), ring).origins.values()
     publish.sign_plugin(tmp_path / "npu", key)

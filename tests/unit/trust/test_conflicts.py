@@ -9,11 +9,10 @@ import os
 import tomllib
 from pathlib import Path
 
-import attrs
 import pytest
 
 from pih import pins, resolve
-from pih.trust import index, keyring, publish
+from pih.trust import keyring, publish
 from pih_runtime.errors import ResolutionError
 from tests.unit.trust import made
 
@@ -35,10 +34,7 @@ def _publish(case, folder, key):
             publish.sign_plugin(folder / release["folder"], key)
     if case.get("sign") == "catalog":
         publish.sign_catalog(folder / "shelf", "vendor", key)
-        listed, _ = index.read(folder / "shelf")
-        entries = tuple(attrs.evolve(entry, yanked=case.get("yank", "")) for entry in listed.plugins)
-        index.write(folder / "shelf", attrs.evolve(listed, plugins=entries))
-        publish.sign_catalog(folder / "shelf", "", key)
+        made.withdraw(folder / "shelf", key, case.get("yank", ""))
     for change in case.get("change", ()):
         path = folder / change["file"]
         assert change["old"] in path.read_text()
