@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from pih.conformance import suite
+from pih.conformance import process, suite
 from tests.conformance.test_suite import nothing
 from tests.support.program import ROOT
 
@@ -56,7 +56,7 @@ def test_a_broken_transport_fails(made, sort, monkeypatch):
     before = path.read_text()
     assert old in before
     path.write_text(before.replace(old, text))
-    monkeypatch.setattr(suite, "SECONDS", 60.0)
+    monkeypatch.setattr(process, "SECONDS", 60.0)
     found = outcomes(made)
     assert found[f"collective: {failing}"].outcome == "failed", found
     assert found[f"collective: {failing}"].detail

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from pih.conformance import new, suite
+from pih.conformance import new, process, suite
 from tests.support.artifacts import artifact
 from tests.support.program import ROOT, pih
 
@@ -76,6 +76,11 @@ BROKEN = {
     "min_p ignored": ("ops.py", "if weight >= how.min_p * weights[0]", "", "op: sample 96 logits"),
     "company counts": ("ops.py", 'attrs["scale"] * sum', 'attrs["scale"] * (1 + 1e-6 * len(q)) * sum', "op: rows do not depend on their company"),
     "a crash": ("ops.py", "        row[:] = table[token]", "        import os\n        os.abort()", "limits: a bad step is an error"),
+    "leaves quietly": ("__init__.py", START, f"    import os\n    os._exit(0)\n{START}", "lifecycle: start and stop"),
+    "leaves quietly at import": ("__init__.py", "\n\ndef start(", "\n\n__import__('os')._exit(0)\n\n\ndef start(", "lifecycle: start and stop"),
+    "leaves quietly in a step": ("ops.py", "        row[:] = table[token]", "        __import__('os')._exit(0)", "limits: a bad step is an error"),
+    "leaves quietly at the end": ("__init__.py", START, f"    __import__('atexit').register(__import__('os')._exit, 3)\n{START}", "end of the process"),
+    "answers for the suite": ("__init__.py", START, f"    import os\n    for pipe in os.listdir('/proc/self/fd'):\n        if int(pipe) > 2:\n            os.write(int(pipe), b'x' * (2 << 20))\n{START}", "lifecycle: start and stop"),
     "a report of what it cannot do": ("ops.py", '    "silu_mul": silu_mul,\n', "", "op: silu_mul 20 columns"),
 }  # fmt: skip
 EXTRA = {
@@ -119,11 +124,35 @@ def test_a_broken_plugin_fails(made, sort):
 
 
 def test_a_plugin_that_hangs_fails(made, monkeypatch):
-    monkeypatch.setattr(suite, "SECONDS", 5.0)
+    monkeypatch.setattr(process, "SECONDS", 5.0)
     path = made / PACKAGE / "__init__.py"
     path.write_text(path.read_text().replace(START, f"    while True:\n        pass\n{START}"))
     found = outcomes(made)
     assert "does not end" in found["lifecycle: start and stop"].detail
+
+
+def test_what_a_plugin_writes_is_no_answer(made):
+    """Its native code's writing neither; however much, and without an end of the line."""
+    path = made / PACKAGE / "__init__.py"
+    flood = "    import os\n    for _ in range(100):\n        os.write(1, b'x' * (1 << 20))\n        os.write(2, b'x' * (1 << 20))\n"
+    path.write_text(path.read_text().replace(START, f"{flood}{START}"))
+    assert {check.outcome for check in outcomes(made).values()} == {"passed"}
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [("/bin/true", "exit code 0 before its time"), ("/bin/echo", "is no check")],
+)
+def test_an_interpreter_that_makes_no_checks_fails(made, program, said):
+    found = list(suite.check(made, ROOT, nothing, program))
+    assert (found[-1].name, found[-1].outcome) == ("its start", "failed")
+    assert said in found[-1].detail
+
+
+def test_an_interpreter_that_is_not_there_is_a_slip_of_the_command(made):
+    refused = pih("plugin", "check", made, "--python", "/nonexist", check=False)
+    assert refused.returncode == 2
+    assert "--python: /nonexist cannot be started: No such file or directory" in refused.stderr
 
 
 def bring(_artifact):

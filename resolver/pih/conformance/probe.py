@@ -22,6 +22,7 @@ from pih.conformance.subject import Subject
 from pih_runtime.errors import described
 from pih_runtime.plan import Cache, Plan, Weight
 
+_DETAIL = 10_000  # letters of a plugin's own words, which may be any number
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 # Of each kind, the module that tries what it must do beside starting and stopping.
 _BEHAVIOUR = {
@@ -39,16 +40,18 @@ _BEHAVIOUR = {
 
 
 def main(spec: Mapping[str, Any]) -> None:
-    """Every check, in order; a line before and after each."""
+    """Every check, in order; a line before and after each, and one at the end."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a plugin writes is no answer, its native code's neither
     sys.path[:0] = spec["path"]
     subject = _subject(spec)
-    answers, sys.stdout = os.fdopen(os.dup(1), "w"), sys.stderr
     found = [*(lifecycle.checks(subject) if spec["lifecycle"] else ())]
     found += importlib.import_module(f"pih.conformance.{_BEHAVIOUR[subject.kind]}").checks(subject)
     for name, action in found:
         print(json.dumps({"begin": name}), file=answers, flush=True)
         outcome, detail = _outcome(action)
-        print(json.dumps({"check": name, "outcome": outcome, "detail": detail}), file=answers, flush=True)
+        print(json.dumps({"check": name, "outcome": outcome, "detail": detail[:_DETAIL]}), file=answers, flush=True)
+    print(json.dumps({"done": True}), file=answers, flush=True)
 
 
 def _outcome(action: Callable[[], None]) -> tuple[str, str]:

@@ -17,6 +17,7 @@ import pytest
 
 from pih.build import fetch, store
 from pih.conformance import suite
+from pih.conformance.process import Check
 
 _ROOT = Path(__file__).resolve().parents[3]
 
@@ -56,7 +57,7 @@ class _Plugin(pytest.Collector):
 class _Check(pytest.Item):
     """One finding."""
 
-    def __init__(self, *, made: suite.Check, **rest: Any) -> None:
+    def __init__(self, *, made: Check, **rest: Any) -> None:
         super().__init__(**rest)
         self._made = made
 

@@ -6,24 +6,20 @@ A plugin's code runs in a process of its own, which may crash or hang without ha
 from __future__ import annotations
 
 import json
-import os
-import select
-import signal
-import subprocess
+import shutil
 import sys
 import tempfile
-import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import attrs
-
 from pih import catalog, pins
 from pih.catalog import Manifest
 from pih.conformance import manifest as manifests
+from pih.conformance import process
 from pih.conformance.cases import Case, cases
+from pih.conformance.process import Check
 from pih.conformance.standins import Host
 from pih.lock import Artifact
 from pih.structure import unstructure
@@ -31,7 +27,6 @@ from pih.trust import content
 from pih_runtime.errors import BuildError, ResolutionError
 
 Bring = Callable[[Artifact], Path]
-SECONDS = 120.0  # for one check; none takes a tenth of it
 _RUNS_KERNELS = "backend/cpu"
 _PACK = "kernels/cpu"
 _LACKING = """import importlib.metadata, sys
@@ -40,20 +35,13 @@ print(*(name for name in sys.argv[1:] if name not in here))
 """
 
 
-@attrs.frozen
-class Check:
-    """One finding. outcome: passed, failed, or skipped with the reason in `detail`."""
-
-    name: str
-    outcome: str
-    detail: str = ""
-
-
 def check(folder: Path, root: Path, bring: Bring, python: str = sys.executable) -> Iterator[Check]:
     """Every check for the plugin in `folder`, as it is made.
 
     root: the source tree. bring: gets an artifact, for the kernels' compiler. python: has the plugin's wheels.
+    Raises UsageError where `python` cannot be started.
     """
+    python = shutil.which(python) or python
     own = folder.resolve().is_relative_to(root / "plugins")
     try:
         manifest = _read(folder, own=own)
@@ -138,14 +126,17 @@ def _probed(
                 }
             )
         )
-        yield from _run([python, "-P", "-B", "-m", "pih.conformance.probe", str(spec)], root)
+        yield from process.checks([python, "-P", "-B", "-m", "pih.conformance.probe", str(spec)], root)
 
 
 def _wheels(names: Sequence[str], root: Path, bring: Bring, python: str, site: Path) -> list[str]:
     """A folder with those of the plugin's wheels that the interpreter lacks and PIH pins; [] where it has them all."""
-    told = subprocess.run([python, "-I", "-c", _LACKING, *names], capture_output=True, text=True, check=False)
+    if not names:
+        return []
+    lacking = process.told([python, "-I", "-c", _LACKING, *names])
     known = pins.load(root)
-    found = [artifact for name in told.stdout.split() if (artifact := known.find("wheel", name)) is not None]
+    named = [name for name in names if name.encode() in lacking]
+    found = [artifact for name in named if (artifact := known.find("wheel", name)) is not None]
     for artifact in found:
         with zipfile.ZipFile(bring(artifact)) as wheel:
             wheel.extractall(site)
@@ -175,47 +166,3 @@ def _compile(
     kernels.unpack_zig(bring(ziglang), work)
     trees = {kernels.SHARED: root / kernels.SHARED, pack[0].id: pack[1]}
     kernels.compile_pack(work, trees, kernels.source(isa, bindings.values()), isa, output)
-
-
-def _run(command: list[str], root: Path) -> Iterator[Check]:
-    environment = {"PYTHONPATH": f"{root / 'resolver'}:{root / 'runtime'}", "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
-    with (
-        tempfile.TemporaryFile() as errors,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=environment) as process,
-    ):
-        assert process.stdout is not None
-        running, begun = "its start", time.monotonic()
-        try:
-            for line in _lines(process.stdout.fileno()):
-                answer = json.loads(line)
-                running = answer.get("begin", "")
-                if not running:
-                    yield Check(answer["check"], answer["outcome"], answer["detail"])
-            code = process.wait(SECONDS)
-        except (TimeoutError, subprocess.TimeoutExpired):
-            process.kill()
-            seconds = time.monotonic() - begun
-            yield Check(running or "end of the process", "failed", f"does not end (stopped after {seconds:.0f} s)")
-            return
-        finally:
-            process.kill()
-        if code != 0:
-            errors.seek(0)
-            why = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-            said = errors.read().decode(errors="replace").strip()[-500:]
-            yield Check(running or "end of the process", "failed", f"its process ended with {why}: {said}")
-
-
-def _lines(descriptor: int) -> Iterator[str]:
-    """Lines as they come; raises TimeoutError where the next one takes longer than SECONDS."""
-    rest = b""
-    while True:
-        ready, _, _ = select.select([descriptor], [], [], SECONDS)
-        if not ready:
-            raise TimeoutError
-        piece = os.read(descriptor, 1 << 16)
-        if not piece:
-            return
-        *whole, rest = (rest + piece).split(b"\n")
-        for line in whole:
-            yield line.decode()
