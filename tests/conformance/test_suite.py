@@ -56,6 +56,11 @@ BROKEN = {
         "backend.py", "        self._sampled = [-1]", "        self.more = b'x' * (200 << 20)\n        self._sampled = [-1]",
         "memory: what is taken is what the plan asks for",
     ),
+    "memory taken at import": ("__init__.py", "\n\ndef start(", "\n\nHELD = b'x' * (100 << 20)\n\n\ndef start(", "memory: what is taken is what the plan asks for"),
+    "memory taken at the first start": (
+        "__init__.py", START, f"    global HELD\n    HELD = globals().get('HELD') or b'x' * (100 << 20)\n{START}",
+        "memory: what is taken is what the plan asks for",
+    ),
     "limits not checked": ("batch.py", '_within("positions", step.positions, 0, limits.context)', "", "limits: a bad step is an error"),
     "the largest row lost": ("ops.py", "row[:] = table[token]", "row[:] = table[min(token, 18)]", "op: embed f32 [20,20]"),
     "eps forgotten": ("ops.py", ' + attrs["eps"])', " + 1e-30)", "op: rms_norm f32 20 columns, 1 groups"),

@@ -45,9 +45,8 @@ def main(spec: Mapping[str, Any]) -> None:
     os.dup2(2, 1)  # what a plugin writes is no answer, its native code's neither
     sys.path[:0] = spec["path"]
     subject = _subject(spec)
-    found = [*(lifecycle.checks(subject) if spec["lifecycle"] else ())]
-    found += importlib.import_module(f"pih.conformance.{_BEHAVIOUR[subject.kind]}").checks(subject)
-    for name, action in found:
+    behaviour = [*importlib.import_module(f"pih.conformance.{_BEHAVIOUR[subject.kind]}").checks(subject)]
+    for name, action in [*(lifecycle.checks(subject) if spec["lifecycle"] else ()), *behaviour]:
         print(json.dumps({"begin": name}), file=answers, flush=True)
         outcome, detail = _outcome(action)
         print(json.dumps({"check": name, "outcome": outcome, "detail": detail[:_DETAIL]}), file=answers, flush=True)

@@ -96,8 +96,8 @@ def _ended(code: int, said: str) -> str:
 
 def _answer(line: bytes) -> dict[str, Any]:
     """One line of `probe`; raises ValueError where it is none."""
-    answer = json_of(line) if line.startswith(b"{") else line
-    shape = {key: type(value) for key, value in answer.items()} if isinstance(answer, dict) else {}
+    answer = json_of(line) if line.startswith(b"{") else {}
+    shape = {key: type(value) for key, value in answer.items()}
     if shape in ({"begin": str}, {"done": bool}):
         return dict(answer)
     if shape != {"check": str, "outcome": str, "detail": str} or answer["outcome"] not in _OUTCOMES:
