@@ -26,6 +26,16 @@ def check(lock: Lock, profile: Profile, catalog: Catalog) -> None:
             raise LockError(f"plugins: {problem}", where=where, fix=fix)
 
 
+def withdrawn(lock: Lock, catalog: Catalog) -> dict[str, str]:
+    """Why the publisher has withdrawn what the lock has, by id and version. Such a lock holds; a new one would not."""
+    known = {(plugin.id, plugin.version): plugin for plugin in catalog.plugins if plugin.yanked}
+    return {
+        f"{plugin.id} {plugin.version}": now.yanked
+        for plugin in lock.plugins
+        if (now := known.get((plugin.id, plugin.version))) and _same_files(plugin, lock, now, catalog)
+    }
+
+
 def runtime_half(plugin: Manifest) -> RuntimeHalf | None:
     """What a lock says of the half that runs; the order of wheels in the manifest does not matter."""
     part = plugin.runtime
@@ -49,20 +59,26 @@ def _moved(plugin: Plugin, lock: Lock, catalog: Catalog) -> str:
     now = next((item for item in known if item.version == plugin.version), None)
     if now is None:
         refused = [item for item in catalog.refused if (item.id, item.version) == (plugin.id, plugin.version)]
-        if refused:
-            return f"{name} is refused: {refused[0].why}"
+        if refused:  # in several places perhaps; what became of the place that was locked is what matters
+            why = next((item.why for item in refused if item.source == plugin.source), refused[0].why)
+            return f"{name} is refused: {why}"
         offers = ", ".join(item.version for item in known)
         return f"the lock has {name}, the catalog {f'has {offers}' if offers else 'has no such plugin any more'}"
-    origin = catalog.origin(now)
-    carried = [item.sha256 for item in lock.artifacts if plugin.artifact and item.name == plugin.artifact]
-    if ([origin.sha256] if origin else []) != carried:
+    if not _same_files(plugin, lock, now, catalog):
         return f"the files of {name} are others than those that were locked"
+    origin = catalog.origin(now)
     trust = origin.trust if origin else "built-in"
     if trust != plugin.trust:
         return f"{name} was trusted on the word of {plugin.trust}, and now on that of {trust}"
     if fingerprint(now) != plugin.manifest:
         return f"the plugin.toml of {name} says something else than when it was locked{_tables(plugin, now)}"
     return ""
+
+
+def _same_files(plugin: Plugin, lock: Lock, now: Manifest, catalog: Catalog) -> bool:
+    origin = catalog.origin(now)
+    carried = [item.sha256 for item in lock.artifacts if plugin.artifact and item.name == plugin.artifact]
+    return ([origin.sha256] if origin else []) == carried
 
 
 def _tables(plugin: Plugin, now: Manifest) -> str:

@@ -75,10 +75,21 @@ class Dropped:
     name: str
 
 
+@attrs.frozen
+class Withdrawn:
+    """A locked plugin, by id and version, was withdrawn by its publisher. why: the reason; fix: what to do."""
+
+    name: str
+    why: str
+    fix: str
+
+
 # What a step does, where a word of its own says it better.
 _VERBS = {"kernels": "compile", "plan": "lower", "weights": "pack", "digests": "hash", "image": "assemble"}
 
-Event = FetchStarted | FetchAdvanced | FetchDone | FetchFailed | StepStarted | StepDone | StepFailed | Dropped
+Event = (
+    FetchStarted | FetchAdvanced | FetchDone | FetchFailed | StepStarted | StepDone | StepFailed | Dropped | Withdrawn
+)
 Listener = Callable[[Event], None]
 
 
@@ -128,6 +139,8 @@ def _line(event: Event) -> str:
             return f"failed   {name}"
         case Dropped(name):
             return f"damaged  {name} in the store: removed, to be made again"
+        case Withdrawn(name, why, fix):
+            return f"withdrawn {name} by its publisher: {why}; for another: {fix}"
     return ""
 
 
@@ -161,8 +174,8 @@ def bars(stream: TextIO) -> Iterator[Listener]:
                 console.print(f"{_verb(name)} {name}: done in {seconds:.1f} s", highlight=False)
             case StepFailed(name):
                 steps.remove_task(tasks.pop(f"step {name}"))
-            case Dropped():
-                console.print(_line(event), highlight=False)
+            case Dropped() | Withdrawn():
+                console.print(_line(event), highlight=False, markup=False)
 
     from rich.console import Group
     from rich.live import Live

@@ -14,10 +14,11 @@ import click
 from pih import lock as locks
 from pih import pins, profile, stale, trust
 from pih.build import pin
-from pih.build.progress import Listener, renderer
+from pih.build.progress import Listener, Withdrawn, renderer
 from pih.build.store import Store, default_root, open_store
 from pih.bundle import own as owned
 from pih.catalog import Catalog
+from pih.cli import _terminal
 from pih.lock import Artifact, Lock
 from pih.profile import Profile
 from pih_runtime.errors import SealError, UsageError
@@ -84,11 +85,12 @@ def own(layout: Path) -> Iterator[None]:
 
 @attrs.frozen
 class Deployment:
-    """A profile and the lock that answers it."""
+    """A profile and the lock that answers it. withdrawn: why, for plugins that their publisher has withdrawn since."""
 
     profile: Profile
     lock: Lock
     lock_path: Path
+    withdrawn: dict[str, str]
 
 
 def deployment(profile_path: Path, *, offline: bool, listener: Listener) -> Deployment:
@@ -102,7 +104,16 @@ def deployment(profile_path: Path, *, offline: bool, listener: Listener) -> Depl
     else:
         found = resolve(intent, known, None, offline=offline, listener=listener)
         locks.write(found, path)
-    return Deployment(intent, found, path)
+    return Deployment(intent, found, path, withdrawn(found, known, intent, listener))
+
+
+def withdrawn(found: Lock, known: Catalog, intent: Profile, listener: Listener) -> dict[str, str]:
+    """Why plugins of the lock were withdrawn by their publishers, told to the listener too."""
+    gone = stale.withdrawn(found, known)
+    for name, why in gone.items():
+        fix = f"pih lock --profile {intent.path} --upgrade {name.partition(' ')[0]}"
+        listener(Withdrawn(name, _terminal.printable(why), _terminal.printable(fix)))
+    return gone
 
 
 def catalog_of(intent: Profile) -> Catalog:

@@ -73,6 +73,7 @@ def command(
             "layout": str(layout),
             "builder": builder,
             "steps_run": list(result.ran),
+            "withdrawn": found.withdrawn,
         }
         click.echo(json.dumps(data, indent=2))
         return

@@ -11,13 +11,13 @@ from typing import Any
 import attrs
 import click
 
-from pih import catalog as built_in
 from pih import profile, trust
 from pih.catalog import Catalog, Manifest
 from pih.cli import _terminal, _workspace
+from pih.columns import aligned
 from pih.structure import nearest, unstructure
 from pih.trust import add as adding
-from pih.trust import find, index, keyring, keys, places, publish
+from pih.trust import index, keyring, keys, places, publish
 from pih_runtime.errors import UsageError
 
 _PATH = click.Path(path_type=Path)
@@ -37,7 +37,7 @@ def command() -> None:
     """
 
 
-@command.command("list", epilog="Example: pih catalog list --profile profiles/npu.toml")
+@command.command("list", epilog="Example: pih catalog list --profile examples/npu/npu.toml")
 @_profile
 @_workspace.json_option
 def listing(profile_path: Path | None, as_json: bool) -> None:
@@ -52,11 +52,7 @@ def listing(profile_path: Path | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
-    cells = [(row["id"], row["version"], row["trust"], row["source"], row["why"]) for row in rows]
-    widths = [max(len(cell[column]) for cell in cells) for column in range(4)]
-    for cell in cells:
-        words = [text.ljust(width) for text, width in zip(cell[:4], widths, strict=True)]
-        _terminal.say(["  ".join([*words, cell[4]]).rstrip()])
+    _terminal.say(aligned([[row[key] for key in ("id", "version", "trust", "source", "why")] for row in rows]))
 
 
 @command.command("show", epilog="Example: pih catalog show backend/cpu")
@@ -160,6 +156,7 @@ def verify(path: Path, as_json: bool) -> None:
             "version": item.content.manifest.version,
             "sha256": item.content.sha256,
             "trust": item.verdict.key,
+            "withdrawn": item.content.manifest.yanked,
         }
         for item in adding.verified(path, keyring.load(os.environ))
     ]
@@ -167,7 +164,8 @@ def verify(path: Path, as_json: bool) -> None:
         click.echo(json.dumps(rows, indent=2))
         return
     for row in rows:
-        _terminal.say([f"{row['id']} {row['version']}  sha256 {row['sha256']}  signed by {row['trust']}"])
+        gone = f"  withdrawn: {row['withdrawn']}" if row["withdrawn"] else ""
+        _terminal.say([f"{row['id']} {row['version']}  sha256 {row['sha256']}  signed by {row['trust']}{gone}"])
 
 
 @command.command("sign", epilog="Example: pih catalog sign ./my-npu --key publisher.pem --output my-npu-1.0.tar")
@@ -199,8 +197,7 @@ def rotate(path: Path, key_path: Path, new_path: Path) -> None:
 def _catalog(profile_path: Path | None) -> Catalog:
     if profile_path is not None:
         return _workspace.catalog_of(profile.load(profile_path))
-    found = find.everywhere(keyring.load(os.environ))
-    return trust.joined(built_in.load(_workspace.SOURCE_ROOT), found)
+    return trust.here(_workspace.SOURCE_ROOT, os.environ)
 
 
 def _row(plugin: Manifest, known: Catalog) -> dict[str, Any]:
@@ -225,6 +222,7 @@ def _described(plugin: Manifest, known: Catalog) -> str:
         f"  from         {row['source']}",
         f"  trust        {row['trust']}",
         *([f"  sha256       {origin.sha256}"] if origin else []),
+        *([f"  withdrawn    {plugin.yanked}"] if plugin.yanked else []),
         f"  provides     {', '.join(f'{name} {version}' for name, version in plugin.provides.items())}",
         f"  requires     {', '.join(f'{name} {wanted}' for name, wanted in plugin.requires.items()) or 'nothing'}",
         f"  permissions  {', '.join(asked)}",

@@ -12,7 +12,8 @@ import click
 from pih import lock as locks
 from pih import profile
 from pih.bundle import stored
-from pih.cli import _bundle, _table, _terminal, _workspace
+from pih.cli import _bundle, _terminal, _workspace
+from pih.columns import aligned
 from pih.diff import facts, gates, markdown, report, revision
 from pih.diff.compare import compare
 from pih.diff.facts import Facts
@@ -103,4 +104,4 @@ def _lines(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
     """Rows of several cells that follow one another are a table."""
     for wide, group in itertools.groupby(rows, key=lambda row: len(row) > 1):
         cells = list(group)
-        yield from _table.aligned(cells, numbers=_NUMBERS) if wide else ("".join(row) for row in cells)
+        yield from aligned(cells, numbers=_NUMBERS) if wide else ("".join(row) for row in cells)

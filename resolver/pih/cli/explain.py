@@ -32,7 +32,7 @@ def command(profile_path: Path, offline: bool, json_wanted: bool) -> None:
         start = _workspace.deployment(profile_path, offline=offline, listener=listener)
     found = explanation(start.lock, start.profile, _workspace.SOURCE_ROOT)
     if json_wanted:
-        click.echo(json.dumps(as_json(found), indent=2))
+        click.echo(json.dumps(as_json(found) | {"withdrawn": start.withdrawn}, indent=2))
     elif sys.stdout.isatty():
         _show(tree(found))
     else:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
-from pih import licences
+from pih import licences, stale, trust
 from pih.cli import _builders, _bundle, _table, _terminal, _workspace
+from pih.columns import aligned
 from pih.inspect import libraries, overview, report, tree
 from pih.inspect.bundle import Contents, checkpoint, components, known, origin
 from pih.inspect.device_code import DeviceCode
@@ -62,19 +64,32 @@ def command(
         raise UsageError("give a BUNDLE or a --profile", fix="pih inspect --profile profiles/smollm2-cpu.toml")
     if bundle is None:
         assert profile_path is not None
-        bundle = str(_builders.build_profile(profile_path, offline=offline)[1].output)
-    found = _bundle.held(bundle)
+        start, built = _builders.build_profile(profile_path, offline=offline)
+        found, gone = _bundle.held(bundle := str(built.output)), start.withdrawn
+    else:
+        found = _bundle.held(bundle)
+        gone = _withdrawn(found.lock)
     read = libraries.libraries(found, Path(bundle)) if with_libraries else None
     if page is not None:
         replace(page, report.page(found))
         _terminal.say([f"page     {page}"], err=bool(form))
     if page is None or form:
-        lines = _json(found, read) if form == "json" else (*_FORMS[form or "overview"](found), *_libraries(read))
+        lines = _json(found, read, gone) if form == "json" else (*_FORMS[form or "overview"](found), *_libraries(read))
         _terminal.say(lines)
 
 
-def _json(held: Opened, read: tuple[Library, ...] | None) -> Iterator[str]:
-    more = {} if read is None else {"libraries": libraries.as_json(read)}
+def _withdrawn(lock: Lock) -> dict[str, str]:
+    """What the keyring's catalogs say now of a bundle's plugins from outside; said on stderr too."""
+    if all(plugin.trust == "built-in" for plugin in lock.plugins):
+        return {}
+    gone = stale.withdrawn(lock, trust.here(_workspace.SOURCE_ROOT, os.environ))
+    for name, why in gone.items():
+        _terminal.say([f"withdrawn {name} by its publisher: {why}"], err=True)
+    return gone
+
+
+def _json(held: Opened, read: tuple[Library, ...] | None, gone: dict[str, str]) -> Iterator[str]:
+    more = {"withdrawn": gone} | ({} if read is None else {"libraries": libraries.as_json(read)})
     yield from json.dumps(overview.as_json(held) | more, indent=2).splitlines()
 
 
@@ -95,7 +110,7 @@ def _libraries(rows: tuple[Library, ...] | None) -> Iterator[str]:
     ]
     head = ("library", "MB", "usable", "share", "for (MB, as it lies in the file)")
     if rows:
-        yield from _indented(_table.aligned([head, *cells], numbers=frozenset({1, 2, 3})))
+        yield from _indented(aligned([head, *cells], numbers=frozenset({1, 2, 3})))
 
 
 def _tree(held: Opened) -> Iterator[str]:
@@ -104,7 +119,7 @@ def _tree(held: Opened) -> Iterator[str]:
 
 def _overview(held: Opened) -> Iterator[str]:
     contents, lock = held.contents, held.lock
-    yield from _table.aligned([fact for fact in _facts(held) if fact[1]])
+    yield from aligned([fact for fact in _facts(held) if fact[1]])
     yield from ("", "plugins", *_indented(_plugins(overview.plugins(lock))))
     yield from ("", f"ops: {lock.plan.calls} calls", *_indented(_ops(lock)))
     if held.code:
@@ -151,7 +166,7 @@ def _plugins(rows: tuple[Reasoned, ...]) -> list[str]:
     ]
     head = ("plugin", "version", "source", "may use", "reason")
     kept = [index for index in range(5) if any(cell[index] for cell in cells)]
-    return _table.aligned([[row[index] for index in kept] for row in (head, *cells)])
+    return aligned([[row[index] for index in kept] for row in (head, *cells)])
 
 
 def _ops(lock: Lock) -> list[str]:
@@ -160,7 +175,7 @@ def _ops(lock: Lock) -> list[str]:
         for op in served(lock)
         for first, variant in zip((True, *[False] * len(op.variants)), op.variants, strict=False)
     ]
-    return _table.aligned([("op", "kernels", "formats and precision"), *rows], numbers=frozenset({1}))
+    return aligned([("op", "kernels", "formats and precision"), *rows], numbers=frozenset({1}))
 
 
 def _code(code: DeviceCode) -> Iterator[str]:
@@ -174,7 +189,7 @@ def _code(code: DeviceCode) -> Iterator[str]:
         )
         for entry in code.entries
     ]
-    yield from _indented(_table.aligned([head, *rows], numbers=frozenset({2, 3, 4, 5, 6})))
+    yield from _indented(aligned([head, *rows], numbers=frozenset({2, 3, 4, 5, 6})))
 
 
 def _layers(held: Contents) -> list[str]:
@@ -188,12 +203,12 @@ def _layers(held: Contents) -> list[str]:
         )
         for layer in held.layers
     ]
-    return _table.aligned([head, *rows], numbers=frozenset({1, 2}))
+    return aligned([head, *rows], numbers=frozenset({1, 2}))
 
 
 def _files(held: Opened) -> Iterator[str]:
     rows = [(str(file.size), file.path, f"{file.component}: {file.reason}") for file in held.contents.files]
-    yield from _table.aligned(rows, numbers=frozenset({0})) if rows else ()
+    yield from aligned(rows, numbers=frozenset({0})) if rows else ()
 
 
 def _indented(lines: list[str]) -> list[str]:

@@ -14,7 +14,8 @@ from pih import lock as locks
 from pih import pins, profile
 from pih.build import pin
 from pih.build.progress import renderer
-from pih.cli import _table, _terminal, _workspace
+from pih.cli import _terminal, _workspace
+from pih.columns import aligned
 from pih.lock import Lock
 from pih.structure import nearest
 from pih_runtime.errors import LockError, UsageError
@@ -52,6 +53,7 @@ def command(profile_path: Path, upgrade: str | None, offline: bool, as_json: boo
             asked = _asked(start, upgrade)
             start = _upgraded(start, asked)
         after = _workspace.resolve(intent, known, start, offline=offline, listener=listener)
+        gone = _workspace.withdrawn(after, known, intent, listener)
     found: list[Move] = []
     if after != before:
         from pih.inspect import moves
@@ -60,11 +62,12 @@ def command(profile_path: Path, upgrade: str | None, offline: bool, as_json: boo
         found = list(moves.moves(before, after, lambda *key: intent.reason(_workspace.SOURCE_ROOT, *key), asked))
     if as_json:
         rows = [attrs.asdict(move) for move in found]
-        click.echo(json.dumps({"lock": str(path), "changed": after != before, "moves": rows}, indent=2))
+        data = {"lock": str(path), "changed": after != before, "moves": rows, "withdrawn": gone}
+        click.echo(json.dumps(data, indent=2))
         return
     if found:
         head = ("what", "before", "after", "why")
-        _terminal.say(_table.aligned([head, *(attrs.astuple(move) for move in found)]))
+        _terminal.say(aligned([head, *(attrs.astuple(move) for move in found)]))
     click.echo(f"{path}: {'written' if after != before else 'unchanged'}")
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from pih.cli import _builders, _bundle, _table, _terminal, _workspace
+from pih.cli import _builders, _bundle, _terminal, _workspace
+from pih.columns import aligned
 from pih.diff import budget, budget_file, facts
 from pih.diff.amounts import shown
 from pih.diff.budget import Row
@@ -70,11 +71,11 @@ def _lines(image: Image, rows: tuple[Row, ...]) -> list[str]:
     if not rows:
         layers = [(layer.name, shown(layer.size), _shipped(layer.compressed)) for layer in image.layers]
         total = ("total", shown(image.size), _shipped(image.compressed))
-        lines = _table.aligned([("layer", "unpacked", "shipped"), *layers, total], numbers=frozenset({1, 2}))
+        lines = aligned([("layer", "unpacked", "shipped"), *layers, total], numbers=frozenset({1, 2}))
         parts = [(item.name, shown(item.size), item.version) for item in image.components]
-        return [*lines, "", *_table.aligned([("component", "unpacked", "version"), *parts], numbers=frozenset({1}))]
+        return [*lines, "", *aligned([("component", "unpacked", "version"), *parts], numbers=frozenset({1}))]
     cells = [(row.what, shown(row.size), shown(row.limit), _verdict(row)) for row in rows]
-    return _table.aligned([("size of", "is", "limit", ""), *cells], numbers=frozenset({1, 2}))
+    return aligned([("size of", "is", "limit", ""), *cells], numbers=frozenset({1, 2}))
 
 
 def _verdict(row: Row) -> str:

@@ -25,6 +25,11 @@ def load(root: Path, profile: Profile, environment: Mapping[str, str]) -> Catalo
     return joined(catalog.load(root), find.found(profile, keyring.load(environment)))
 
 
+def here(root: Path, environment: Mapping[str, str]) -> Catalog:
+    """The catalog without a profile: what every one of this host can have."""
+    return joined(catalog.load(root), find.everywhere(keyring.load(environment)))
+
+
 def joined(own: Catalog, found: Iterable[Found | Refused]) -> Catalog:
     """`own` with what was found outside, each as a candidate or as refused."""
     items = list(found)

@@ -10,6 +10,7 @@ from packaging.version import Version
 
 from pih import VERSION
 from pih.catalog import Manifest, Tested, abi_problem
+from pih.columns import aligned
 from pih_runtime.abi import ABI
 
 
@@ -56,6 +57,4 @@ def _table(name: str, rows: dict[str, Tested]) -> str:
         (name, "PIH", "ABI", "fits"),
         *((r.version, r.pih, str(r.abi), "yes" if _fits(r) else "no") for r in ordered),
     ]
-    widths = [max(len(row[column]) for row in cells) for column in range(4)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
-    return "".join(f"\n    {line}" for line in lines)
+    return "".join(f"\n    {line}" for line in aligned(cells))

@@ -53,6 +53,14 @@ def test_from_a_signed_catalog_to_an_answer_and_to_a_refusal(place, run):
     shown = {row["id"]: row for row in json.loads(run("inspect", *profile, "--json").stdout)["plugins"]}
     assert (shown["backend/npu"]["source"], shown["backend/npu"]["trust"]) == ("catalog vendor", fingerprint)
     assert shown["backend/npu"]["permissions"]["devices"] == ["/dev/null"]
+    index = place / "shelf" / "catalog.json"
+    index.write_text(index.read_text().replace('"yanked": ""', '"yanked": "wrong sums"'))
+    run("catalog", "sign", place / "shelf", "--key", key)
+    bundle = json.loads(run("build", *profile, "--json").stdout)["layout"]
+    for words in (("explain", *profile), ("build", *profile), ("lock", *profile), ("inspect", bundle)):
+        told = run(*words, "--json")
+        assert json.loads(told.stdout)["withdrawn"] == {"backend/npu 0.1.0": "wrong sums"}, words
+        assert "withdrawn backend/npu 0.1.0 by its publisher: wrong sums" in told.stderr, words
     run("catalog", "revoke", fingerprint, "--reason", "laptop stolen")
     stale = run("build", *profile, code=5).stderr
     assert f"its key {fingerprint} was revoked: laptop stolen" in stale

@@ -144,3 +144,5 @@ def test_neither_a_new_plugin_nor_a_newer_rival_changes_a_lock(tree):
 
 def test_a_locked_plugin_that_was_withdrawn_stays(tree):
     assert not stale_when(tree, "memory/paged", "abi = 1", 'abi = 1\nyanked = "leaks"')
+    assert stale.withdrawn(LOCK, catalog.load(tree)) == {"memory/paged 0.1.0": "leaks"}
+    assert stale.withdrawn(LOCK, catalog.load(ROOT)) == {}

@@ -134,6 +134,33 @@ def test_two_places_with_other_files_of_one_version(tmp_path):
     assert [item.why for item in known.refused] == ["a has other files of the same version"]
 
 
+def test_a_lock_says_what_was_withdrawn_since_of_its_own_files_alone(tmp_path):
+    key = made.key(tmp_path)
+    shelf = made.vendor(tmp_path / "shelf", key, ("a", {}))
+    ring = add.accepted(add.offer(shelf, keyring.Keyring()), keyring.Keyring())
+    found = _lock(tmp_path, "", ring)
+    assert stale.withdrawn(found, made.catalog_of(tmp_path, "", ring)) == {}
+    made.withdraw(shelf, key, "wrong sums")
+    assert stale.withdrawn(found, made.catalog_of(tmp_path, "", ring)) == {"backend/npu 0.1.0": "wrong sums"}
+    (shelf / "a" / "pih_backend_npu" / "more.py").touch()
+    publish.sign_catalog(shelf, "", key)
+    assert stale.withdrawn(found, made.catalog_of(tmp_path, "", ring)) == {}
+
+
+def test_a_stale_lock_says_what_became_of_the_place_that_it_took(tmp_path):
+    """Another place has the same release, refused for another reason, and comes first."""
+    old, new = made.key(tmp_path, "old"), made.key(tmp_path, "new")
+    first = made.vendor(tmp_path / "first", old, ("a", {}))
+    second = made.vendor(tmp_path / "second", old, ("a", {}))
+    ring = add.accepted(add.offer(first, keyring.Keyring(), "first"), keyring.Keyring())
+    publish.rotate(second, old, new)
+    ring = add.accepted(add.offer(second, ring, "second"), ring)
+    found = _lock(tmp_path, "", ring)
+    ring = add.revoked(ring, keys.fingerprint(keys.public_of(new)), "stolen")
+    with pytest.raises(LockError, match=r"backend/npu 0.1.0 is refused: its key .* was revoked: stolen"):
+        stale.check(found, made.intent(tmp_path, ""), made.catalog_of(tmp_path, "", ring))
+
+
 def test_an_added_catalog_serves_every_profile_and_no_path_of_it_is_locked(tmp_path):
     key = made.key(tmp_path)
     shelf = made.vendor(tmp_path / "shelf", key, ("a", {}))

@@ -97,6 +97,21 @@ def test_verify(pih, shelf):
     assert (row["id"], row["trust"]) == ("backend/npu", fingerprint)
 
 
+def test_what_was_withdrawn_is_shown(pih, shelf, tmp_path):
+    path, _ = shelf
+    pih("add", path, "--yes")
+    assert "withdrawn" not in pih("show", "backend/npu") + pih("verify", path)
+    made.withdraw(path, made.key(tmp_path), "wrong sums")
+    assert "\n  withdrawn    wrong sums\n" in pih("show", "backend/npu")
+    assert pih("verify", path).endswith("  withdrawn: wrong sums\n")
+    assert json.loads(pih("verify", path, "--json"))[0]["withdrawn"] == "wrong sums"
+
+
+def test_the_example_of_list_names_a_profile(pih):
+    example = commands.command.commands["list"].epilog.rpartition(" ")[2]
+    assert "backend/npu" in pih("list", "--profile", made.ROOT / example)
+
+
 def test_removing_a_catalog_keeps_its_key(pih, shelf):
     path, fingerprint = shelf
     pih("add", path, "--yes")

@@ -48,6 +48,15 @@ def test_it_is_refused_until_the_profile_or_a_key_vouches_for_it(tmp_path, site)
     assert "pih_npu" not in sys.modules
 
 
+@pytest.mark.parametrize("name", ["pih-npu", "pih_npu", "PIH.Npu"])
+def test_its_name_is_what_registries_compare(tmp_path, site, name):
+    install(site)
+    known = made.catalog_of(tmp_path, PACKAGE.replace("pih-npu", name) + 'trust = "local"\n')
+    assert [origin.trust for origin in known.origins.values()] == ["local"]
+    assert known.refused == ()
+    assert places.packed({"package": name, "file": "pih_npu/backend"}, tmp_path, {})
+
+
 def test_one_that_is_signed_serves_every_profile(tmp_path, site):
     key = made.key(tmp_path)
     publish.sign_plugin(install(site), key)
