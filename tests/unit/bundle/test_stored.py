@@ -37,6 +37,8 @@ elif sys.argv[1:3] in (["image", "inspect"], ["inspect", "--raw"]):
     if answer is None:
         sys.exit("no such image")
     sys.stdout.write(answer)
+elif sys.argv[1:4] == ["image", "save", "--output"]:
+    Path(sys.argv[4]).write_text("saved")
 elif sys.argv[1:4] == ["inspect", "--config", "--raw"]:
     sys.stdout.write(answers["config"])
 else:
