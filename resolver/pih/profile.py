@@ -60,6 +60,10 @@ def load(path: Path) -> Profile:
     """Read and check a profile; raises ProfileError with file, line, key, what is allowed."""
     fix = "give the path of a profile (TOML)"
     try:
+        str(path).encode()
+    except UnicodeEncodeError as problem:  # a lock names it, and is UTF-8
+        raise ProfileError("its name is not UTF-8", where=str(path), fix="rename it") from problem
+    try:
         raw = read_at_most(path, _MAX_BYTES)
     except OSError as problem:
         raise ProfileError(f"cannot read the profile: {problem.strerror}", where=str(path), fix=fix) from problem

@@ -69,7 +69,7 @@ def _exit_codes() -> str:
         "limits.contxt: unknown key", where="mine.toml:17", fix='did you mean "context"? known keys: context, …'
     )
     lines.append(
-        "| 130 | | interrupted |\n| 143 | | ended by SIGTERM |\n\n"
+        "| 130 | | interrupted |\n| 141 | | the reader of its output went away |\n| 143 | | ended by SIGTERM |\n\n"
         "## For machines\n\n`pih --json-errors COMMAND …` prints a failure as one line of "
         "JSON, the last of stderr, where it would print words; the exit code is the same. `where` is a file with its "
         "line, or the command, and may be empty.\n\n```json\n"

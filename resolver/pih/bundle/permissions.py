@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Iterable
@@ -20,6 +21,7 @@ from pih_steps.devices import FAMILIES
 LOCK_FILE = "pih/lock.json"
 # Every sandbox has these of its own; the bundle's own files need no permission.
 _GIVEN = ("/proc", "/sys/fs/cgroup", "/tmp", "/pih")  # noqa: S108 - inside the sandbox
+_MOST_MATCHES = 1000  # of a pattern; no plugin's devices are as many
 _PATH = re.compile(r"(/[A-Za-z0-9._*+@-]+)+")
 
 
@@ -83,7 +85,13 @@ def _found(asked: Iterable[tuple[str, dict[str, Any]]], what: str, where: str) -
             if given(pattern) or (what == "devices" and pattern in FAMILIES):
                 continue
             check(plugin, pattern, where)
-            matches = sorted(str(path) for path in Path("/").glob(pattern[1:]))
+            matches = [str(path) for path in itertools.islice(Path("/").glob(pattern[1:]), _MOST_MATCHES + 1)]
+            if len(matches) > _MOST_MATCHES:
+                raise SealError(
+                    f"{plugin} asks for {pattern}, which is more than {_MOST_MATCHES} things of this host",
+                    where=where,
+                    fix="leave the plugin out, or have its author ask for less",
+                )
             if not matches:
                 raise WorkerError(
                     f"{plugin} needs {pattern}, which this host has not",
@@ -95,7 +103,7 @@ def _found(asked: Iterable[tuple[str, dict[str, Any]]], what: str, where: str) -
 
 def check(plugin: str, pattern: str, where: str) -> None:
     """Raises SealError for a pattern that is no absolute path of plain letters."""
-    if not _PATH.fullmatch(pattern) or os.path.normpath(pattern) != pattern:
+    if not _PATH.fullmatch(pattern) or "**" in pattern or os.path.normpath(pattern) != pattern:
         raise SealError(f"{plugin} asks for {pattern!r}, which is no path", where=where, fix="leave it out")
 
 

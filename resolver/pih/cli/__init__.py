@@ -7,12 +7,13 @@ does not wait for what `pih run` needs.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 
 import click
 
 from pih.cli import _errors
-from pih_runtime.errors import PihError, WorkerError
+from pih_runtime.errors import PihError
 
 COMMANDS = {
     "lock": "resolve a profile into its lock",
@@ -77,16 +78,21 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr] # a name may hold what cannot be shown
     try:
-        sys.exit(pih(prog_name="pih", standalone_mode=False))
+        with pih.make_context("pih", sys.argv[1:]) as context:  # click's own main ends with 1 where a pipe is closed
+            pih.invoke(context)
+        sys.stdout.flush()
+    except click.exceptions.Exit as end:
+        sys.exit(end.exit_code)
     except (PihError, click.ClickException) as error:
         _fail(error)
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt, EOFError):
+        sys.stderr.write("\n")  # after the ^C that a terminal shows
         sys.exit(130)  # interrupted, as SIGINT would say
     except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is buffered goes nowhere
         sys.exit(141)  # the reader of our output went away, as SIGPIPE would say
-    except OSError as problem:  # the disk, a folder, a permission: the host's state, not a defect
-        where = str(problem.filename or "")
-        _fail(WorkerError(problem.strerror or str(problem), where=where, fix="make room or give access, and try again"))
+    except OSError as problem:
+        _fail(_errors.of_system(problem))
 
 
 def _fail(error: PihError | click.ClickException) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import sys
@@ -10,9 +11,12 @@ from typing import Any
 import click
 
 from pih.cli._terminal import printable
-from pih_runtime.errors import LockError, PihError, SealError, UsageError
+from pih_runtime.errors import LockError, PihError, SealError, UsageError, WorkerError
 
 OPTION = "--json-errors"
+_SLIPS = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ENAMETOOLONG, errno.ELOOP)
+_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_ACCESS = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def wants_json(arguments: list[str]) -> bool:
@@ -28,6 +32,20 @@ def show(error: PihError | click.ClickException, *, as_json: bool) -> None:
         error.show()
     else:
         sys.stderr.write("\n".join(map(printable, f"pih: error: {_on_lines_of_its_own(error)}".split("\n"))) + "\n")
+
+
+def of_system(problem: OSError) -> PihError:
+    """What the system refused: a path that cannot be what it is given for, else the state of the host."""
+    kind: type[PihError] = WorkerError
+    if problem.errno in _SLIPS and problem.filename:
+        kind, fix = UsageError, "give another path, or put this one right"
+    elif problem.errno in _ROOM:
+        fix = "make room on its disk, and try again"
+    elif problem.errno in _ACCESS:
+        fix = "give access, and try again"
+    else:
+        fix = "see what the host lacks, and try again"
+    return kind(problem.strerror or str(problem), where=str(problem.filename or ""), fix=fix)
 
 
 def _on_lines_of_its_own(error: PihError) -> PihError:

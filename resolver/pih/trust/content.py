@@ -64,7 +64,11 @@ def of_folder(folder: Path) -> Content:
         raw = files[path.relative_to(folder).as_posix()] = _plain(folder, path, left)
         left -= len(raw)
     _check_whole(manifest, files, str(folder))
-    return Content(manifest, pack(files), files.get(PINS, b""))
+    try:
+        archive = pack(files)
+    except PihError as problem:
+        raise ResolutionError(problem.what, where=str(folder), fix=problem.fix) from problem
+    return Content(manifest, archive, files.get(PINS, b""))
 
 
 def manifest_of(folder: Path) -> Manifest:
@@ -144,6 +148,8 @@ def _plain(folder: Path, path: Path, most: int) -> bytes:
     try:
         if not _within(folder, path):
             raise ValueError("a link leads out of the plugin's folder")
+        if not path.name.isprintable():
+            raise ValueError("its name is not UTF-8, or has letters that are not seen")
         return read_at_most(path, most)
     except (OSError, ValueError) as problem:
         raise _unreadable(path, problem) from problem
@@ -174,7 +180,7 @@ def _check_whole(manifest: Manifest, files: Mapping[str, bytes], where: str) -> 
             )
     devices = (name for name in manifest.permissions.devices if name not in FAMILIES)
     for path in (*devices, *manifest.permissions.paths):
-        if not _HOST_PATH.fullmatch(path) or posixpath.normpath(path) != path:
+        if not _HOST_PATH.fullmatch(path) or "**" in path or posixpath.normpath(path) != path:
             raise ResolutionError(
                 f"{manifest.id} asks for {show(path)} of the host, which is no path",
                 where=where,

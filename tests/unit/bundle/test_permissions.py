@@ -45,10 +45,18 @@ def test_a_device_that_the_host_has_not(tmp_path):
         permissions.of_image(image(tmp_path, asking(devices=["/dev/no-such-npu*"])))
 
 
-@pytest.mark.parametrize("path", ["etc", "/", "/etc/../root", "/a:/b", "/a,b", "/a b", "//etc", "/etc/", ""])
+@pytest.mark.parametrize(
+    "path", ["etc", "/", "/etc/../root", "/a:/b", "/a,b", "/a b", "//etc", "/etc/", "/**", "/dev/**/x", ""]
+)
 def test_what_is_no_path_is_refused(tmp_path, path):
     with pytest.raises(SealError, match="which is no path"):
         permissions.of_image(image(tmp_path, asking(paths=[path])))
+
+
+def test_a_pattern_of_half_the_host_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(permissions, "_MOST_MATCHES", 3)
+    with pytest.raises(SealError, match=r"asks for /dev/\*, which is more than 3 things of this host"):
+        permissions.of_image(image(tmp_path, asking(devices=["/dev/*"])))
 
 
 def test_the_host_cannot_take_the_place_of_the_bundles_files(tmp_path):

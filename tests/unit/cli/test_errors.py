@@ -1,6 +1,10 @@
 """Failures of the command line, in words and as JSON."""
 
+import errno
 import json
+import os
+import resource
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +14,7 @@ from pih import cli
 from pih.build import check
 from pih.build.compare import Difference
 from pih_runtime import errors
+from tests.unit.trust import made
 
 ROOT = Path(__file__).parents[3]
 
@@ -74,6 +79,100 @@ def test_every_class_of_failure_has_its_own_exit_code():
     kinds = [k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, errors.PihError)]
     codes = [kind.exit_code for kind in kinds if kind is not errors.PihError]
     assert sorted(codes) == sorted(set(codes)) == list(range(2, 10))
+
+
+def stuck(folder):
+    """A profile whose lock's place is taken by a folder."""
+    lock = folder / "p.lock.json"
+    lock.mkdir()
+    text = (ROOT / "profiles" / "qwen3-cpu-synthetic.toml").read_text()
+    (folder / "p.toml").write_text(text.replace("file:../models", f"file:{ROOT}/models"))
+    return ["lock", "--profile", str(folder / "p.toml")], str(lock)
+
+
+SLIPS = {
+    "a lock that is a folder": stuck,
+    "a new plugin where nothing can be": lambda _: (
+        ["plugin", "new", "--kind", "health", "x", "--output", "/proc/foo"],
+        "/proc/foo",
+    ),
+    "an archive that is a folder": lambda folder: (
+        ["catalog", "sign", str(made.plugin(folder / "x")), "--key", str(key(folder)), "--output", str(folder)],
+        str(folder),
+    ),
+}  # fmt: skip
+
+
+def key(folder):
+    made.key(folder)
+    return folder / "key.pem"
+
+
+@pytest.mark.parametrize("make", SLIPS.values(), ids=SLIPS)
+def test_a_path_that_cannot_be_what_it_is_given_for_is_a_slip(capsys, monkeypatch, tmp_path, make):
+    monkeypatch.setenv("PIH_STORE", str(tmp_path / "store"))
+    arguments, where = make(tmp_path)
+    code, _, err = failed(capsys, monkeypatch, "--json-errors", *arguments)
+    said = json.loads(err.splitlines()[-1])
+    assert (code, said["error"], said["where"]) == (2, "UsageError", where)
+
+
+@pytest.mark.parametrize("command", [["catalog", "add"], ["catalog", "verify"], ["plugin", "check"]])
+def test_a_path_that_is_not_there_is_the_same_slip_everywhere(capsys, monkeypatch, tmp_path, command):
+    code, _, err = failed(capsys, monkeypatch, *command, str(tmp_path / "none"))
+    assert code == 2
+    assert "does not exist" in err
+
+
+def test_a_full_disk_is_the_hosts_state_and_names_the_file(capsys, monkeypatch, tmp_path):
+    made.plugin(tmp_path / "x")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    arguments = ["catalog", "sign", str(tmp_path / "x"), "--key", str(key(tmp_path))]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, hard))
+    try:
+        code, _, err = failed(capsys, monkeypatch, "--json-errors", *arguments)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    said = json.loads(err)
+    assert (code, said["where"]) == (9, str(tmp_path / "x" / "plugin.toml.sig"))
+    assert said["fix"] == "make room on its disk, and try again"
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "fix"),
+    [
+        (errno.ENOSPC, 9, "make room on its disk"),
+        (errno.EACCES, 9, "give access"),
+        (errno.E2BIG, 9, "see what the host lacks"),
+        (errno.ENOTDIR, 2, "give another path"),
+    ],
+)
+def test_what_the_system_refuses_has_the_words_for_it(capsys, monkeypatch, number, code, fix):
+    def refused(*_, **__):
+        raise OSError(number, os.strerror(number), "there")
+
+    monkeypatch.setattr("pih.profile.load", refused)
+    ended, _, err = failed(capsys, monkeypatch, "lock", "--profile", "x.toml")
+    assert ended == code
+    assert f"there: {os.strerror(number)}\n  to fix: {fix}" in err
+
+
+def test_a_profile_whose_name_no_lock_can_hold(capsys, monkeypatch, tmp_path):
+    path = tmp_path / os.fsdecode(b"\xff.toml")
+    path.write_text("")
+    code, _, err = failed(capsys, monkeypatch, "--json-errors", "lock", "--profile", str(path))
+    assert (code, json.loads(err)["what"]) == (3, "its name is not UTF-8")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["catalog", "list"]])
+def test_a_reader_that_goes_away_ends_it_as_sigpipe_would(arguments, tmp_path):
+    reading, writing = os.pipe()
+    os.close(reading)
+    environment = os.environ | {"XDG_CONFIG_HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "pih", *arguments]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, env=environment, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
 
 
 def test_an_interrupt_ends_with_its_own_code(capsys, monkeypatch):

@@ -86,6 +86,7 @@ def test_an_archive_of_another_form_is_refused(tmp_path, extra):
         (("/dev/npu0", "dev/npu0"), 'asks for "dev/npu0" of the host, which is no path'),
         (("/dev/npu0", "/dev/../etc"), "which is no path"),
         (("/dev/npu0", "/dev/npu0:/dev/mem"), "which is no path"),
+        (("/dev/npu0", "/**"), "which is no path"),
         (('kind = "backend"', 'kind = "model"'), 'is not the kind in "backend/npu"'),
     ],
 )

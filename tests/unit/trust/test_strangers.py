@@ -93,6 +93,16 @@ def test_a_folder_of_too_many_files(tmp_path, monkeypatch):
         content.of_folder(folder)
 
 
+@pytest.mark.parametrize("name", [b"\xff.py", b"a\x1b[2J.py", b"x" * 250 + b".py"])
+def test_a_name_that_no_archive_can_hold_or_nobody_see(tmp_path, name):
+    folder = made.plugin(tmp_path / "npu")
+    deep = folder / "pih_backend_npu" / ("y" * 100)
+    deep.mkdir()
+    (deep / os.fsdecode(name)).touch()
+    with pytest.raises(ResolutionError):
+        content.of_folder(folder)
+
+
 def test_a_link_within_the_folder_is_a_file(tmp_path):
     folder = made.plugin(tmp_path / "npu")
     (folder / "pih_backend_npu" / "same.py").symlink_to("__init__.py")
