@@ -16,7 +16,7 @@ from pathlib import Path
 import attrs
 
 from pih.reading import json_of, read_at_most, said
-from pih.structure import RefusedError, StructureError, dotted, show, structure, unstructure
+from pih.structure import RefusedError, StructureError, dotted, structure, unstructure
 from pih.trust import sign
 from pih.trust.keyring import Key, Keyring, is_name
 from pih.trust.sign import Signature
@@ -43,7 +43,7 @@ class Entry:
         """A catalog names what lies below it, and nothing else; what it says is shown before it is believed."""
         for key, form in _FORMS.items():
             if not re.fullmatch(form, getattr(self, key)):
-                raise RefusedError(key, f"{show(getattr(self, key)[:80])} is none", "have its publisher sign it again")
+                raise RefusedError(key, f"{getattr(self, key)[:80]!r} is none", "have its publisher sign it again")
         if self.path.startswith("/") or ".." in self.path.split("/") or "\0" in self.path:
             raise RefusedError("path", f"{self.path!r} is not below the catalog", "name a file beside catalog.json")
 
@@ -59,7 +59,7 @@ class Index:
     def __attrs_post_init__(self) -> None:
         """Locks, commands and the keyring hold the name."""
         if not is_name(self.name):
-            raise RefusedError("name", f"{show(self.name[:80])} is no catalog's name", NAMES)
+            raise RefusedError("name", f"{self.name[:80]!r} is no catalog's name", NAMES)
 
 
 @attrs.frozen
