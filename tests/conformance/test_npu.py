@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - what is broken reads best in one line
 """The example accelerator: enumeration, pools and collectives of its own; its plugin from the lock to an answer."""
 
 import json
@@ -45,6 +46,32 @@ def test_it_passes_the_suite():
     found = list(suite.check(EXAMPLE / "plugin", ROOT, nothing))
     assert [check for check in found if check.outcome != "passed"] == []
     assert "op: silu_mul reference 20 columns" in {check.name for check in found}
+
+
+# Right in what is small: (file, what it says, what it says then), and the check that must fail.
+SMALL = {
+    "the last positions alone": ("kernels.py", "slots, head //", "slots[-500:], head //", "2 heads, 1 kv heads of 16, cache f32"),
+    "the first pages alone": ("kernels.py", "pages[p // size]", "pages[min(p // size, 30)]", "4 heads, 2 kv heads of 16, cache bf16"),
+    "no running maximum": ("kernels.py", "higher = max(top, score)", "higher = 0.0", "2 heads, 2 kv heads of 16, cache f32, large values"),
+    "an output held to few": ("kernels.py", "[value / total for", "[max(-3.0, min(3.0, value / total)) for", "2 heads, 2 kv heads of 16, cache f32, large values"),
+    "one scale for all": ("kernels.py", 'attrs["scale"] * value', "value / math.sqrt(dim)", "4 heads, 2 kv heads of 16, cache bf16"),
+    "angles that end": ("ops.py", "[position * frequency", "[min(position, 600) * frequency", "op: rope_table f32 32 columns"),
+    "the first tokens alone": ("ops.py", "target[:] = x[row]", "target[:] = x[min(row, 40)]", "op: gather 20 columns"),
+    "the first rows alone": ("ops.py", "zip(y, batch.step.rows, strict=True)", "zip(y, batch.step.rows[:10])", "op: gather 20 columns"),
+    "the first draws alone": ("ops.py", "    return [_one(*item) for", "    positions[10:] = [0] * len(positions[10:])\n    return [_one(*item) for", "op: sample 32 logits"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("sort", SMALL)
+def test_what_is_right_in_small_cases_alone_fails(sort, tmp_path):
+    file, old, text, failing = SMALL[sort]
+    folder = shutil.copytree(EXAMPLE / "plugin", tmp_path / "plugin", ignore=shutil.ignore_patterns("__pycache__"))
+    path = folder / "pih_backend_npu" / file
+    before = path.read_text()
+    assert old in before
+    path.write_text(before.replace(old, text))
+    failed = {check.name for check in suite.check(folder, ROOT, nothing) if check.outcome == "failed"}
+    assert any(name.endswith(failing) for name in failed), failed
 
 
 @pytest.mark.parametrize(("text", "indices"), [(None, (0, 1)), ("1", (1,)), ("1, 0", (1, 0))])

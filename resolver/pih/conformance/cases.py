@@ -5,16 +5,16 @@ A backend shows only ids and logits, so every case ends in `gather` and `sample`
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from pih.conformance.drafts import LIMITS, PAGE_SIZE, Draft, Entry, UnknownError
+from pih.conformance import steps
+from pih.conformance.drafts import Draft, Entry, UnknownError
 from pih.conformance.formats import f32
 from pih_runtime.plan import Operand, Plan
-from pih_runtime.step import Sampling, Step
+from pih_runtime.step import Step
 
 # Of what a row's largest value may be wrong, by the type that its sums pass through.
 TOLERANCE = {"exact": 3e-7, "f64": 3e-6, "f32": 3e-5, "f16": 4e-3, "bf16": 3e-2}
@@ -53,7 +53,7 @@ def _of(entry: Entry, report: Mapping[str, Any], isa: str, *, reference: bool) -
     if entry["op"] not in _MAKERS:
         return  # quantize: tried with the linear that asks for it
     tried, why = 0, ""
-    for label, make in _MAKERS[entry["op"]](entry):
+    for label, make, run in _MAKERS[entry["op"]](entry):
         draft = Draft(report, isa, reference)
         try:
             plan = draft.finish(make(draft), entry["op"])
@@ -62,13 +62,12 @@ def _of(entry: Entry, report: Mapping[str, Any], isa: str, *, reference: bool) -
             continue
         tried += 1
         tolerance = TOLERANCE[entry["mode"]] * (10 if entry["activation"] != "f32" else 1)
-        steps = _sampling_steps if entry["op"] == "sample" else _steps
-        yield Case(f"{name} {label}", plan, draft, tuple(steps(plan.vocab)), tolerance)
+        yield Case(f"{name} {label}", plan, draft, tuple(run(plan.vocab)), tolerance)
     if not tried:
         yield Untried(name, why)
 
 
-Made = Iterator[tuple[str, Callable[[Draft], Operand]]]
+Made = Iterator[tuple[str, Callable[[Draft], Operand], Callable[[int], Iterator[Step]]]]
 
 
 def _embed(entry: Entry) -> Made:
@@ -79,7 +78,7 @@ def _embed(entry: Entry) -> Made:
             draft.call(entry, (draft.weight((size, size), entry), y))
             return y
 
-        yield f"[{size},{size}]", make
+        yield f"[{size},{size}]", make, steps.far
 
 
 def _rms_norm(entry: Entry) -> Made:
@@ -90,7 +89,7 @@ def _rms_norm(entry: Entry) -> Made:
             draft.call(entry, (x, draft.weight((columns // groups,), entry), y), eps=_EPS)
             return y
 
-        yield f"{columns} columns, {groups} groups", make
+        yield f"{columns} columns, {groups} groups", make, steps.far
 
 
 def _linear(entry: Entry) -> Made:
@@ -114,7 +113,7 @@ def _linear(entry: Entry) -> Made:
             draft.call(entry, (x, draft.weight((n, k), entry, edges=False), y), accumulate=accumulate)
             return y
 
-        yield f"[{n},{k}]" + (" accumulate" if accumulate else ""), make
+        yield f"[{n},{k}]" + (" accumulate" if accumulate else ""), make, steps.far
 
 
 def _rope_table(entry: Entry) -> Made:
@@ -123,7 +122,7 @@ def _rope_table(entry: Entry) -> Made:
         draft.call(entry, (draft.weight((16,), entry), y))
         return y
 
-    yield "32 columns", make
+    yield "32 columns", make, steps.far
 
 
 def _rope(entry: Entry) -> Made:
@@ -136,27 +135,58 @@ def _rope(entry: Entry) -> Made:
             draft.call(entry, (x, table, x), head_dim=dim, pairs=pairs)
             return x
 
-        yield f"{columns} columns, heads of {dim}, {pairs}", make
+        yield f"{columns} columns, heads of {dim}, {pairs}", make, steps.far
+
+
+@dataclass(frozen=True, slots=True)
+class _Heads:
+    """Of an attention. q, v: what made-up queries and values are multiplied by. long: tried over a whole context."""
+
+    heads: int
+    kv_heads: int
+    dim: int
+    dtype: str
+    scale: float
+    long: bool = False
+    q: float = 1.0
+    v: float = 1.0
+
+    def __str__(self) -> str:
+        large = ", large values" if self.v > 1 else ""
+        return f"{self.heads} heads, {self.kv_heads} kv heads of {self.dim}, cache {self.dtype}{large}"
+
+
+# A scale is 1/sqrt(dim) in most models, and not in all. The last one's scores are past what exp can take.
+_HEADS = (
+    _Heads(2, 1, 16, "f32", 0.25, long=True),
+    _Heads(4, 2, 16, "bf16", 0.4, long=True),
+    _Heads(3, 3, 32, "f32", 0.11),
+    _Heads(2, 2, 16, "f32", 0.25, q=400, v=1000),
+)
 
 
 def _attention(entry: Entry) -> Made:
-    for heads, kv_heads, dim, dtype in ((2, 1, 16, "f32"), (4, 2, 16, "bf16"), (3, 3, 32, "f32")):
+    for shape in _HEADS:
+        run = steps.long if shape.long and entry["op"] == "attention" else steps.ragged
+        yield str(shape), partial(_cached, entry=entry, shape=shape), run
 
-        def make(
-            draft: Draft, heads: int = heads, kv_heads: int = kv_heads, dim: int = dim, dtype: str = dtype
-        ) -> Operand:
-            rows, attention, write = heads * dim, draft.kernel("attention"), draft.kernel("kv_write")
-            q = draft.embed(rows, rows, edges=False)
-            k, v = (draft.embed(kv_heads * dim, rows, edges=False) for _ in range(2))
-            cache, y = draft.cache(kv_heads, dim, dtype), draft.buffer(rows)
-            own = entry["op"] == "kv_write"
-            (draft.call if own else draft.call_helper)(entry if own else write, (k, v, cache), head_dim=dim)
-            (draft.call_helper if own else draft.call)(
-                attention if own else entry, (q, cache, y), head_dim=dim, scale=f32(dim**-0.5)
-            )
-            return y
 
-        yield f"{heads} heads, {kv_heads} kv heads of {dim}, cache {dtype}", make
+def _cached(draft: Draft, entry: Entry, shape: _Heads) -> Operand:
+    """`kv_write`, then attention; the case is about one of the two."""
+    rows, dim = shape.heads * shape.dim, shape.dim
+    q = draft.embed(rows, rows, edges=False, factor=shape.q)
+    k, v = (draft.embed(shape.kv_heads * dim, rows, edges=False, factor=factor) for factor in (1.0, shape.v))
+    cache, y = draft.cache(shape.kv_heads, dim, shape.dtype), draft.buffer(rows)
+    calls: dict[str, tuple[tuple[Operand, ...], dict[str, float]]] = {
+        "kv_write": ((k, v, cache), {"head_dim": dim}),
+        "attention": ((q, cache, y), {"head_dim": dim, "scale": f32(shape.scale)}),
+    }
+    for op, (operands, attrs) in calls.items():
+        if op == entry["op"]:
+            draft.call(entry, operands, **attrs)
+        else:
+            draft.call_helper(draft.kernel(op), operands, **attrs)
+    return y
 
 
 def _silu_mul(entry: Entry) -> Made:
@@ -167,7 +197,7 @@ def _silu_mul(entry: Entry) -> Made:
             draft.call(entry, (gate, up, y))
             return y
 
-        yield f"{columns} columns", make
+        yield f"{columns} columns", make, steps.far
 
 
 def _add(entry: Entry) -> Made:
@@ -178,18 +208,18 @@ def _add(entry: Entry) -> Made:
             draft.call(entry, (x, y))
             return y
 
-        yield f"{columns} columns", make
+        yield f"{columns} columns", make, steps.far
 
 
 def _gather(_entry: Entry) -> Made:
     """`finish` gathers, so there is nothing to add."""
     for columns in (20, 32):
-        yield f"{columns} columns", partial(_square, size=columns)
+        yield f"{columns} columns", partial(_square, size=columns), steps.far
 
 
 def _sample(_entry: Entry) -> Made:
     for size in (32, 96):
-        yield f"{size} logits", partial(_square, size=size)
+        yield f"{size} logits", partial(_square, size=size), steps.sampled
 
 
 def _square(draft: Draft, size: int) -> Operand:
@@ -209,45 +239,3 @@ _MAKERS: dict[str, Callable[[Entry], Made]] = {
     "gather": _gather,
     "sample": _sample,
 }
-
-
-def _step(sequences: list[tuple[list[int], int, list[int]]], rows: list[int], how: tuple[Sampling, ...]) -> Step:
-    """sequences: (ids, first position, pages); rows: wanted tokens, their slots in the same order from 0."""
-    ids, positions, starts, slots = array("i"), array("i"), array("i", [0]), array("i")
-    for own, first, pages in sequences:
-        for position, token in enumerate(own, first):
-            ids.append(token)
-            positions.append(position)
-            slots.append(pages[position // PAGE_SIZE] * PAGE_SIZE + position % PAGE_SIZE)
-        starts.append(len(ids))
-    table = array("i", [page for _, _, pages in sequences for page in pages])
-    wanted = array("i", range(len(rows)))
-    return Step(ids, positions, starts, table, len(sequences[0][2]), slots, array("i", rows), wanted, how)
-
-
-def _steps(vocab: int) -> Iterator[Step]:
-    """Two ragged prefills, then decodes that go on from what was sampled, one across a page's end."""
-    greedy = Sampling()
-    a, b = [7, 2], [11, 5]
-    first = [0, 1, vocab - 1, 3, 4]
-    yield _step([(first, 0, a), ([5, 2, 6], 0, b)], [7, 4], (greedy, greedy))
-    yield _step([([-2], 5, a), ([-1], 3, b)], [0, 1], (greedy, greedy))
-    for start in (6, 12):
-        yield _step([([0, 1, 2, 11, 12, 13], start, a)], [5, 0, 1, 2], (greedy,) * 4)
-    yield _step([([-1, 3], 18, a), ([vocab - 1], 4, b)], [2, 1], (greedy, greedy))
-
-
-def _sampling_steps(vocab: int) -> Iterator[Step]:
-    """Greedy with ties (the zero row), then temperature with every filter, alone and together."""
-    hows = (
-        Sampling(),
-        Sampling(1.0, seed=1),
-        Sampling(0.7, top_k=5, seed=2),
-        Sampling(1.3, top_p=0.8, seed=3),
-        Sampling(1.0, min_p=0.1, seed=4),
-        Sampling(0.9, top_k=19, top_p=0.9, min_p=0.02, seed=(1 << 63) + 5),
-        Sampling(1.0, top_k=1, seed=6),
-    )
-    for index, how in enumerate(hows):
-        ids = [0, 3 + index, vocab - 1, 4 + index]
-        yield _step([(ids, index, [3])], [0, 1, 2, 3], (how,) * min(4, LIMITS.seqs))

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pih.conformance.formats import Made, made
-from pih_runtime.plan import DTYPE_BYTES, Buffer, Cache, Call, Limits, Operand, Plan, Weight
+from pih.conformance.steps import LIMITS, PAGE_SIZE, PAGES
+from pih_runtime.plan import DTYPE_BYTES, Buffer, Cache, Call, Operand, Plan, Weight
 
 Entry = Mapping[str, Any]  # a [[report.kernel]] table
-LIMITS = Limits(tokens=8, seqs=4, context=64)
-PAGE_SIZE, PAGES = 16, 16
 _ALIGNMENT = 64
 
 
@@ -43,10 +42,11 @@ class Draft:
         self.buffers.append(Buffer(name, rows, columns, dtype, row_bytes, -(-offset // _ALIGNMENT) * _ALIGNMENT))
         return Operand(buffer=name, columns=columns)
 
-    def weight(self, shape: tuple[int, ...], entry: Entry, *, edges: bool = True) -> Operand:
+    def weight(self, shape: tuple[int, ...], entry: Entry, *, edges: bool = True, factor: float = 1.0) -> Operand:
         """Made-up weights in the form that a kernel reads."""
         rows, columns = (1, *shape)[-2:]
-        found = made(rows, columns, entry["weight"], entry["layout"], len(self.weights) + 1, edges and rows > 1)
+        seed = len(self.weights) + 1
+        found = made(rows, columns, entry["weight"], entry["layout"], seed, edges and rows > 1, factor)
         if found is None:
             raise UnknownError(f"weights of {entry['weight']} {entry['layout']} in the shape {list(shape)}")
         name = f"w{len(self.weights)}"
@@ -88,11 +88,11 @@ class Draft:
                 return entry
         raise UnknownError(f"{op} {form or ''}".rstrip() + f" for {self.isa}, which this case needs beside its own op")
 
-    def embed(self, columns: int, rows: int, *, edges: bool = True) -> Operand:
+    def embed(self, columns: int, rows: int, *, edges: bool = True, factor: float = 1.0) -> Operand:
         """A view whose rows a token's id chooses."""
         entry = self.kernel("embed", "f32")
         y = self.buffer(columns)
-        self.call_helper(entry, (self.weight((rows, columns), entry, edges=edges), y))
+        self.call_helper(entry, (self.weight((rows, columns), entry, edges=edges, factor=factor), y))
         return y
 
     def call_helper(self, entry: Entry, operands: tuple[Operand, ...], **attrs: Any) -> None:

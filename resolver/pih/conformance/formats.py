@@ -6,6 +6,7 @@ import math
 import random
 import struct
 from array import array
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 Rows = list[list[float]]
@@ -25,6 +26,11 @@ def f32(value: float) -> float:
     return array("f", [value])[0]
 
 
+def f32s(values: Iterable[float]) -> list[float]:
+    """The nearest float32 of each."""
+    return array("f", values).tolist()
+
+
 def bf16_bits(value: float) -> int:
     """Rounded to nearest even."""
     bits = int(struct.unpack("<I", struct.pack("<f", value))[0])
@@ -36,19 +42,21 @@ def bf16(value: float) -> float:
     return float(struct.unpack("<f", struct.pack("<I", bf16_bits(value) << 16))[0])
 
 
-def made(rows: int, columns: int, form: str, layout: str, seed: int, edges: bool = True) -> Made | None:
+def made(
+    rows: int, columns: int, form: str, layout: str, seed: int, edges: bool = True, factor: float = 1.0
+) -> Made | None:
     """Weights of a format in a layout; None where the suite does not know that pair.
 
-    edges: the first rows hold zeros, large and tiny values.
+    edges: the first rows hold zeros, large and tiny values. factor: of values that are not in blocks.
     """
     rng = random.Random(seed)  # noqa: S311 - test data
     if form in ("q4_1", "q8_0"):
         return _blocks(rows, columns, form, layout, rng)
     scales = {0: 0.0, 1: 1e4, 2: 1e-12} if edges else {}
-    rounded = {"f32": f32, "bf16": bf16, "f16": _f16}.get(form)
+    rounded = {"f32": f32s, "bf16": _bf16s, "f16": _f16s}.get(form)
     if rounded is None:
         return None
-    values = [[rounded(rng.gauss(0, 1) * scales.get(row, 1.0)) for _ in range(columns)] for row in range(rows)]
+    values = [rounded(rng.gauss(0, 1) * scales.get(row, factor) for _ in range(columns)) for row in range(rows)]
     order = list(range(columns))
     if layout == "pair16" and columns % _GROUP == 0:
         order = [base + half * 16 + i for base in range(0, columns, 32) for i in range(16) for half in (0, 1)]
@@ -56,6 +64,14 @@ def made(rows: int, columns: int, form: str, layout: str, seed: int, edges: bool
         return None
     flat = [row[column] for row in values for column in order]
     return Made(_stored(flat, form), values)
+
+
+def _bf16s(values: Iterable[float]) -> list[float]:
+    return [*map(bf16, values)]
+
+
+def _f16s(values: Iterable[float]) -> list[float]:
+    return [*map(_f16, values)]
 
 
 def _f16(value: float) -> float:

@@ -10,10 +10,10 @@ from functools import partial
 from itertools import pairwise
 
 from pih.conformance.cases import Case, Untried, cases
-from pih.conformance.drafts import LIMITS
 from pih.conformance.findings import BrokenError, Named, SkippedError
 from pih.conformance.formats import Rows
 from pih.conformance.oracle import Oracle
+from pih.conformance.steps import LIMITS, PAGE_SIZE, largest
 from pih.conformance.subject import Subject
 from pih_runtime.errors import PihError, described
 from pih_runtime.step import Step
@@ -74,15 +74,16 @@ def _close(got: Rows, wanted: Rows, case: Case, number: int) -> None:
 
 
 def alone(subject: Subject, tried: Iterable[Case | Untried]) -> None:
-    """A sequence gives the same bits alone as beside another."""
-    case = next((item for item in tried if isinstance(item, Case) and item.name.startswith("attention")), None)
-    if case is None:
-        raise SkippedError("no attention to try it with")
-    step = case.steps[0]
-    together = _once(subject, case, step)
-    singles = [row for part in _parts(step) for row in _once(subject, case, part)]
-    if sorted(together) != sorted(singles):
-        raise BrokenError("a sequence's logits differ by what else is in its step")
+    """A sequence gives the same bits alone as beside others, in a small step and in the largest."""
+    for op in ("attention", "linear"):
+        case = next((item for item in tried if isinstance(item, Case) and item.name.startswith(op)), None)
+        if case is None:
+            raise SkippedError(f"no {op} to try it with")
+        for step in (case.steps[0], largest(case.plan.vocab)):
+            together = _once(subject, case, step)
+            singles = [row for part in _parts(step) for row in _once(subject, case, part)]
+            if sorted(together) != sorted(singles):
+                raise BrokenError(f"{case.name}: a sequence's logits differ by what else is in its step")
 
 
 def _once(subject: Subject, case: Case, step: Step) -> list[bytes]:
@@ -117,7 +118,7 @@ def refuses(subject: Subject, case: Case | None) -> None:
         "a position past the context": replace(good, positions=array("i", [LIMITS.context]) + good.positions[1:]),
         "more tokens than the limit": replace(
             good, ids=array("i", [0] * many), positions=spread, slots=spread, seq_start=array("i", [0, many]),
-            page_table=good.page_table[: good.pages_per_seq],
+            page_table=array("i", range(many // PAGE_SIZE + 1)), pages_per_seq=many // PAGE_SIZE + 1,
         ),
         "a wanted row that is no token": replace(good, rows=array("i", [len(good.ids)]) + good.rows[1:]),
         "a sampling slot past the limit": replace(good, row_slots=array("i", [LIMITS.seqs]) + good.row_slots[1:]),

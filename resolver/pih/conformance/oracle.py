@@ -6,11 +6,12 @@ A plan runs here call by call on lists; each op's result is rounded to float32, 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
+from operator import mul
 from typing import Any
 
-from pih.conformance.formats import Rows, bf16, f32
+from pih.conformance.formats import Rows, bf16, f32, f32s
 from pih_runtime.ops import uniform
 from pih_runtime.plan import Call, Operand, Plan
 from pih_runtime.step import Sampling, Step
@@ -22,7 +23,8 @@ class Oracle:
     def __init__(self, plan: Plan, weights: Mapping[str, Rows]) -> None:
         self._plan, self._weights = plan, weights
         self._buffers: dict[str, Rows] = {}
-        self._cache: dict[tuple[str, int, int], tuple[list[float], list[float]]] = {}
+        # of a group, a layer and a slot: keys and values, each [kv_heads][head_dim]
+        self._cache: dict[tuple[str, int, int], tuple[Rows, Rows]] = {}
         self._sampled: dict[int, int] = {}
         self._logits: Rows = []
 
@@ -87,14 +89,18 @@ class Oracle:
             result = [inputs[0][row] for row in step.rows]
         target = operands[-1]
         for row, values in zip(self._buffers[target.buffer], result, strict=True):
-            row[target.column : target.column + target.columns] = map(f32, values)
+            row[target.column : target.column + target.columns] = f32s(values)
 
     def _write(self, call: Call, step: Step) -> None:
         k, v, target = call.operands
         cache = next(cache for cache in self._plan.caches if cache.name == target.cache)
         rounded = bf16 if cache.dtype == "bf16" else f32
-        for slot, keys, values in zip(step.slots, self._rows(k), self._rows(v), strict=True):
-            self._cache[target.cache, target.layer, slot] = ([*map(rounded, keys)], [*map(rounded, values)])
+        for slot, *sides in zip(step.slots, self._rows(k), self._rows(v), strict=True):
+            keys, values = (
+                [[*map(rounded, row[at : at + cache.head_dim])] for at in range(0, len(row), cache.head_dim)]
+                for row in sides
+            )
+            self._cache[target.cache, target.layer, slot] = keys, values
 
     def _attention(self, queries: Rows, call: Call, step: Step) -> Rows:
         group, dim = call.operands[1], call.attrs["head_dim"]
@@ -104,24 +110,13 @@ class Oracle:
             first = sequence * step.pages_per_seq
             pages = step.page_table[first : first + step.pages_per_seq]
             for token in range(start, stop):
-                seen = [
-                    self._cache[
-                        group.cache, group.layer, pages[p // cache.page_size] * cache.page_size + p % cache.page_size
-                    ]
-                    for p in range(step.positions[token] + 1)
-                ]
+                size, seen = cache.page_size, range(step.positions[token] + 1)
+                slots = [self._cache[group.cache, group.layer, pages[p // size] * size + p % size] for p in seen]
                 heads = len(queries[token]) // dim
                 row: list[float] = []
                 for head in range(heads):
-                    place = head // (heads // cache.kv_heads) * dim
-                    own = queries[token][head * dim : (head + 1) * dim]
-                    scores = [call.attrs["scale"] * _dot(own, k[place : place + dim]) for k, _ in seen]
-                    weights = [math.exp(score - max(scores)) for score in scores]
-                    total = math.fsum(weights)
-                    row += [
-                        math.fsum(w * v[place + i] for w, (_, v) in zip(weights, seen, strict=True)) / total
-                        for i in range(dim)
-                    ]
+                    own, place = queries[token][head * dim : (head + 1) * dim], head // (heads // cache.kv_heads)
+                    row += _attend(own, call.attrs["scale"], [(k[place], v[place]) for k, v in slots])
                 result.append(row)
         return result
 
@@ -148,8 +143,17 @@ def one(logits: list[float], how: Sampling, position: int) -> int:
     return kept[next(i for i, part in enumerate(sums) if part > draw)]
 
 
-def _dot(a: list[float], b: list[float]) -> float:
-    return math.fsum(x * y for x, y in zip(a, b, strict=True))
+def _dot(a: Sequence[float], b: Sequence[float]) -> float:
+    assert len(a) == len(b)
+    return math.fsum(map(mul, a, b))
+
+
+def _attend(query: list[float], scale: float, seen: Sequence[tuple[list[float], list[float]]]) -> list[float]:
+    scores = [scale * _dot(query, keys) for keys, _ in seen]
+    most = max(scores)
+    weights = [math.exp(score - most) for score in scores]
+    total = math.fsum(weights)
+    return [_dot(weights, column) / total for column in zip(*(values for _, values in seen), strict=True)]
 
 
 def _norm(row: list[float], weight: list[float], eps: float) -> list[float]:

@@ -16,11 +16,10 @@ from typing import Any
 
 from pih.conformance import lifecycle, ops
 from pih.conformance.cases import Case, cases
-from pih.conformance.drafts import LIMITS
 from pih.conformance.findings import BrokenError, SkippedError
 from pih.conformance.subject import Subject
 from pih_runtime.errors import described
-from pih_runtime.plan import Cache, Plan, Weight
+from pih_runtime.plan import Cache, Limits, Plan, Weight
 
 _DETAIL = 10_000  # letters of a plugin's own words, which may be any number
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
@@ -89,7 +88,7 @@ def _first(case: Case | None) -> tuple[Plan, dict[str, bytes]]:
         return case.plan, ops.stored(case)
     cache = Cache("kv", 1, 1, 16, 16, 16, "f32")
     weights = (Weight("w0", (64,), "f32", "rows", 256),)
-    return Plan("conformance", LIMITS, 32, 0, (), (cache,), weights, ()), {"w0": bytes(256)}
+    return Plan("conformance", Limits(8, 4, 64), 32, 0, (), (cache,), weights, ()), {"w0": bytes(256)}
 
 
 if __name__ == "__main__":
