@@ -6,7 +6,7 @@ import json
 import pytest
 
 from pih.conformance import new, suite
-from tests.conformance.test_suite import bring, nothing
+from tests.conformance.test_suite import bring, found
 from tests.support.program import ROOT, pih
 
 # Kind: what is broken: (file, what it says, what it says then), and the check that must fail.
@@ -101,14 +101,14 @@ def outcomes(folder):
 @pytest.mark.parametrize("kind", [kind for kind in new.KINDS if kind not in ("backend", "kernels")])
 def test_a_new_plugin_of_each_kind_passes(kind, tmp_path):
     new.write(kind, "made", tmp_path / "made", ROOT)
-    found = outcomes(tmp_path / "made")
+    checks = outcomes(tmp_path / "made")
     text = (tmp_path / "made" / "plugin.toml").read_text()
     assert f'id = "{kind}/made"' in text
     assert text.count("[[tested]]") == 1
-    skipped = {name for name, check in found.items() if check.outcome == "skipped"}
+    skipped = {name for name, check in checks.items() if check.outcome == "skipped"}
     assert skipped <= {"lifecycle: platform.host cannot be had", "host: the cgroup's limit of memory"}
-    assert [check for check in found.values() if check.outcome == "failed"] == []
-    assert len(found) >= 8
+    assert [check for check in checks.values() if check.outcome == "failed"] == []
+    assert len(checks) >= 8
 
 
 def broken(folder, case, extra=""):
@@ -117,12 +117,11 @@ def broken(folder, case, extra=""):
     before = path.read_text()
     assert old in before
     path.write_text(before.replace(old, text) + extra)
-    found = outcomes(folder)
-    assert failing in found, found.keys()
-    if found[failing].outcome == "skipped":
-        pytest.skip(found[failing].detail)
-    assert found[failing].outcome == "failed"
-    assert found[failing].detail
+    check = found(folder, failing, bring)
+    if check.outcome == "skipped":
+        pytest.skip(check.detail)
+    assert check.outcome == "failed"
+    assert check.detail
 
 
 @pytest.mark.parametrize(("kind", "sort"), CASES)
@@ -144,20 +143,20 @@ def test_a_decoder_of_another_shape_brings_an_example(tmp_path):
     path = tmp_path / "made" / "pih_model_made" / "__init__.py"
     path.write_text(path.read_text().replace('"rms_norm_eps"', '"norm_eps"'))
     name = "lowering: a tiny checkpoint becomes a plan that runs"
-    without = outcomes(tmp_path / "made")[name]
+    without = found(tmp_path / "made", name, bring)
     assert (without.outcome, "conformance.json" in without.detail) == ("skipped", True)
     example = tmp_path / "made" / "conformance.json"
     example.write_text(json.dumps({"config": {"vocab_size": 48}, "tensors": {}}))
-    assert "its own conformance.json is refused" in outcomes(tmp_path / "made")[name].detail
+    assert "its own conformance.json is refused" in found(tmp_path / "made", name, bring).detail
 
 
 def test_what_needs_another_s_capability_is_skipped_with_the_reason(tmp_path):
     new.write("health", "made", tmp_path / "made", ROOT)
     path = tmp_path / "made" / "plugin.toml"
     path.write_text(path.read_text().replace("[requires]", '[requires]\n"acme.fabric" = ">=1.0"'))
-    found = {check.name: check for check in suite.check(tmp_path / "made", ROOT, nothing)}
-    assert found["lifecycle"].outcome == "skipped"
-    assert "acme.fabric" in found["lifecycle"].detail
+    check = found(tmp_path / "made", "lifecycle")
+    assert check.outcome == "skipped"
+    assert "acme.fabric" in check.detail
 
 
 def test_wheels_come_from_the_pins_where_the_interpreter_has_none(tmp_path):

@@ -4,11 +4,14 @@
 import json
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
 
 from pih.conformance import new, process, suite
+from pih_runtime.errors import UsageError
 from tests.support.artifacts import artifact
+from tests.support.disk import small_disk
 from tests.support.program import ROOT, pih
 
 PACKAGE = "pih_backend_made"
@@ -19,6 +22,9 @@ BROKEN = {
     "another ABI": ("plugin.toml", "abi = 1\nsummary", "abi = 2\nsummary", "package"),
     "unknown op in the report": ("plugin.toml", 'op = "silu_mul"', 'op = "silu"', "manifest"),
     "unknown key": ("plugin.toml", "summary =", "sumary =", "manifest"),
+    "a source that is not there": ("plugin.toml", 'source = "ops.py"\ntemplate = "gather"', 'source = "shards.py"\ntemplate = "gather"', "package"),
+    "a source of another's": ("plugin.toml", 'source = "ops.py"', 'source = "../../../etc/passwd"', "manifest"),
+    "no source": ("plugin.toml", 'source = "ops.py"', 'source = ""', "manifest"),
     "no entry": ("plugin.toml", f'"{PACKAGE}:start"', f'"{PACKAGE}:begin"', "package"),
     "no memory of its own": ("plugin.toml", "host_bytes = 8000000", "host_bytes = 0", "package"),
     "a wheel that is not named": ("ops.py", "import math\n", "import math\n\nimport numpy\n", "package"),
@@ -109,10 +115,21 @@ def outcomes(folder, bring=nothing):
     return {check.name: check for check in suite.check(folder, ROOT, bring)}
 
 
+def found(folder, name, bring=nothing):
+    """The check of this name; those after it are not waited for."""
+    with closing(suite.check(folder, ROOT, bring)) as made:
+        names = []
+        for check in made:
+            if check.name == name:
+                return check
+            names.append(check.name)
+    raise AssertionError(names)
+
+
 def test_a_new_plugin_passes(made):
-    found = outcomes(made)
-    assert {check.outcome for check in found.values()} == {"passed"}, found
-    assert len(found) > 40
+    checks = outcomes(made)
+    assert {check.outcome for check in checks.values()} == {"passed"}, checks
+    assert len(checks) > 40
 
 
 @pytest.mark.parametrize("sort", BROKEN)
@@ -122,18 +139,16 @@ def test_a_broken_plugin_fails(made, sort):
     before = path.read_text()
     assert old in before
     path.write_text(before.replace(old, text) + EXTRA.get(sort, ""))
-    found = outcomes(made)
-    assert failing in found, found.keys()
-    assert found[failing].outcome == "failed"
-    assert found[failing].detail
+    check = found(made, failing)
+    assert check.outcome == "failed"
+    assert check.detail
 
 
 def test_a_plugin_that_hangs_fails(made, monkeypatch):
     monkeypatch.setattr(process, "SECONDS", 5.0)
     path = made / PACKAGE / "__init__.py"
     path.write_text(path.read_text().replace(START, f"    while True:\n        pass\n{START}"))
-    found = outcomes(made)
-    assert "does not end" in found["lifecycle: start and stop"].detail
+    assert "does not end" in found(made, "lifecycle: start and stop").detail
 
 
 def test_what_a_plugin_writes_is_no_answer(made):
@@ -149,9 +164,9 @@ def test_what_a_plugin_writes_is_no_answer(made):
     [("/bin/true", "exit code 0 before its time"), ("/bin/echo", "is no check")],
 )
 def test_an_interpreter_that_makes_no_checks_fails(made, program, said):
-    found = list(suite.check(made, ROOT, nothing, program))
-    assert (found[-1].name, found[-1].outcome) == ("its start", "failed")
-    assert said in found[-1].detail
+    *_, last = suite.check(made, ROOT, nothing, program)
+    assert (last.name, last.outcome) == ("its start", "failed")
+    assert said in last.detail
 
 
 def test_an_interpreter_that_is_not_there_is_a_slip_of_the_command(made):
@@ -160,16 +175,29 @@ def test_an_interpreter_that_is_not_there_is_a_slip_of_the_command(made):
     assert "--python: /nonexist cannot be started: No such file or directory" in refused.stderr
 
 
+def test_a_full_disk_leaves_no_half_of_a_new_plugin(tmp_path):
+    with small_disk(2048), pytest.raises(OSError, match="File too large") as failed:
+        new.write("backend", "made", tmp_path / "made", ROOT)
+    assert failed.value.filename == str(tmp_path / "made")
+    assert list(tmp_path.iterdir()) == []
+    new.write("backend", "made", tmp_path / "made", ROOT)
+    assert [path.name for path in tmp_path.iterdir()] == ["made"]
+
+
+def test_a_name_of_pih_s_own_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="backend/cpu is a plugin of PIH's own"):
+        new.write("backend", "cpu", tmp_path / "cpu", ROOT)
+
+
 def bring(_artifact):
     return artifact("wheel", "ziglang")
 
 
 @pytest.mark.parametrize("plugin", ["kernels/cpu", "backend/cpu", "a new pack"])
 def test_packs_and_the_backend_over_one_pass(plugin, tmp_path):
-    found = outcomes(pack(tmp_path / "pack") if plugin == "a new pack" else ROOT / "plugins" / plugin, bring)
-    failed = [check for check in found.values() if check.outcome != "passed"]
-    assert not failed
-    assert len(found) > 80
+    checks = outcomes(pack(tmp_path / "pack") if plugin == "a new pack" else ROOT / "plugins" / plugin, bring)
+    assert not [check for check in checks.values() if check.outcome != "passed"]
+    assert len(checks) > 80
 
 
 def pack(folder, text=lambda text: text):
@@ -182,18 +210,17 @@ def pack(folder, text=lambda text: text):
 
 
 def test_a_kernel_that_is_wrong_fails_alone(tmp_path):
-    found = outcomes(pack(tmp_path / "pack", lambda text: text.replace("/ D + from_bits(EPS)", "/ D")), bring)
-    failed = {check.name for check in found.values() if check.outcome == "failed"}
+    wrong = pack(tmp_path / "pack", lambda text: text.replace("/ D + from_bits(EPS)", "/ D"))
+    failed = {check.name for check in outcomes(wrong, bring).values() if check.outcome == "failed"}
     assert failed
     assert all(name.startswith("op: rms_norm f32 ") and "reference" not in name for name in failed), failed
 
 
 def test_kernels_that_do_not_compile_fail(tmp_path):
-    found = outcomes(
-        pack(tmp_path / "pack", lambda text: text.replace("template <int D>", "tmplate <int D>", 1)), bring
-    )
-    assert found["kernels compile"].outcome == "failed"
-    assert "rms_norm.h" in found["kernels compile"].detail
+    wrong = pack(tmp_path / "pack", lambda text: text.replace("template <int D>", "tmplate <int D>", 1))
+    check = found(wrong, "kernels compile", bring)
+    assert check.outcome == "failed"
+    assert "rms_norm.h" in check.detail
 
 
 @pytest.mark.parametrize(
@@ -201,8 +228,7 @@ def test_kernels_that_do_not_compile_fail(tmp_path):
                "platform/linux", "storage/safetensors", "surface/openai", "backend/torch"]
 )  # fmt: skip
 def test_pih_s_other_plugins_pass(plugin):
-    found = outcomes(ROOT / "plugins" / plugin)
-    assert [check for check in found.values() if check.outcome == "failed"] == []
+    assert [check for check in outcomes(ROOT / "plugins" / plugin).values() if check.outcome == "failed"] == []
 
 
 def test_the_command_writes_and_checks(tmp_path):

@@ -46,6 +46,7 @@ _SETS = {
     "runtime": ("wheels", "libraries"),
     "permissions": ("devices", "paths", "environment"),
 }
+_SOURCE = r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*"  # below the sources, whatever it says
 _VENDOR = r"[a-z][a-z0-9-]{0,62}(\.[a-z][a-z0-9_-]{0,62}){1,3}"
 _VARIABLE = r"[A-Z][A-Z0-9_]{0,127}"
 # What directs the loader, the C library, the interpreter or PIH itself is the image's to say.
@@ -135,6 +136,9 @@ def _check(manifest: Manifest) -> None:
     for kernel in manifest.report.kernel:
         if kernel.op not in KERNEL_OPS:
             raise RefusedError("report|kernel", *choice_problem(kernel.op, KERNEL_OPS))
+    for table, entries in (("kernel", manifest.report.kernel), ("fused", manifest.report.fused)):
+        for entry in entries:
+            _check_form(f"report|{table}|source", entry.source, _SOURCE, "attention.h")
 
 
 def variable_problem(name: str) -> str:

@@ -28,11 +28,14 @@ def problems(manifest: Manifest, folder: Path, *, own: bool) -> Iterator[str]:
         yield "runtime.host_bytes is 0: the budget needs what the plugin costs at ready"
 
 
-def kernels(manifest: Manifest, sources: Path) -> Iterator[str]:
-    """What a report says of files that they do not hold."""
-    for entry in manifest.report.kernel:
-        if not (sources / entry.source).is_file():
-            yield f"{entry.op} {entry.weight}: there is no source {entry.source}"
+def sources(manifest: Manifest, folder: Path) -> Iterator[str]:
+    """What a report says of files that are not below `folder`, where the plugin's kernels lie."""
+    for kernel in manifest.report.kernel:
+        if not (folder / kernel.source).is_file():
+            yield f"{kernel.op} {kernel.weight}: there is no source {kernel.source}"
+    for fused in manifest.report.fused:
+        if not (folder / fused.source).is_file():
+            yield f"{'+'.join(fused.ops)}: there is no source {fused.source}"
 
 
 def _entry(folder: Path, entry: str, takes: int) -> Iterator[str]:

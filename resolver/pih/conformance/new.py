@@ -6,6 +6,7 @@ as copies of a plugin that there is, under another name.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Mapping
@@ -36,17 +37,27 @@ _TEMPLATES = Path(__file__).parent / "templates"
 def write(kind: str, name: str, folder: Path, root: Path) -> None:
     """A new plugin of a kind in a new folder; raises UsageError where the name or the folder cannot be used.
 
-    root: the source tree.
+    root: the source tree. The folder is there when all of it is; raises OSError naming it where it cannot be written.
     """
     if not re.fullmatch(_NAME, name):
         raise UsageError(f"{name!r} cannot be a plugin's name", fix="small letters, digits and '-', e.g. my-npu")
+    if (root / "plugins" / kind / name).exists():
+        raise UsageError(f"{kind}/{name} is a plugin of PIH's own", fix=f"choose another name, e.g. my-{name}")
     if folder.exists():
         raise UsageError(f"{folder} exists already", fix="choose another --output, or remove it")
     pih = f">={VERSION.rpartition('.')[0]},<{_next(VERSION)}"
-    if _FROM[kind]:
-        _copy(root / _FROM[kind], kind, name, folder, pih, root)
-    else:
-        _fill(kind, name, folder, pih)
+    beside = folder.with_name(f".{folder.name}.{os.getpid()}")
+    try:
+        beside.mkdir(parents=True)
+        if _FROM[kind]:
+            _copy(root / _FROM[kind], kind, name, beside, pih, root)
+        else:
+            _fill(kind, name, beside, pih)
+        beside.rename(folder)
+    except OSError as problem:
+        raise OSError(problem.errno, problem.strerror or str(problem), str(folder)) from problem
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
 
 
 def _copy(source: Path, kind: str, name: str, folder: Path, pih: str, root: Path) -> None:

@@ -50,9 +50,10 @@ def check(folder: Path, root: Path, bring: Bring, python: str = sys.executable) 
         return
     yield Check("manifest", "passed")
     found = list(manifests.problems(manifest, folder, own=own))
-    sources = root / "kernels" / manifest.id.partition("/")[2] if own else folder / content.KERNELS
+    sources = folder / (manifest.runtime.package if manifest.runtime else "")
     if manifest.kind == "kernels":
-        found += manifests.kernels(manifest, sources)
+        sources = root / manifest.id if own else folder / content.KERNELS
+    found += manifests.sources(manifest, sources)
     yield Check("package", "failed" if found else "passed", "\n".join(found))
     if found:
         return

@@ -147,6 +147,16 @@ MESSAGES = {
             '"gather" or "sample"'
         ),
     ),
+    "a source that is not the plugin's": (
+        (
+            "[runtime]",
+            (
+                '[[report.kernel]]\nop = "add"\nweight = ""\nlayout = ""\nactivation = ""\nisa = []\n'
+                'source = "../other/add.h"\ntemplate = ""\nconstants = []\nprecision = ""\nmode = "f32"\n[runtime]'
+            ),
+        ),
+        '13: report.kernel.source: "../other/add.h" is not allowed\n  to fix: write it like "attention.h"',
+    ),
 }
 
 

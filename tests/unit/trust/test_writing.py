@@ -1,8 +1,6 @@
 """What publishers and users write: whole or not at all, one change after the other, and no name in place of another."""
 
-import resource
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import attrs
 import pytest
@@ -10,18 +8,8 @@ import pytest
 from pih.trust import add, index, keyring, keys, publish
 from pih.writing import replace_all
 from pih_runtime.errors import ResolutionError, UsageError
+from tests.support.disk import small_disk
 from tests.unit.trust import made
-
-
-@contextmanager
-def small_disk(most=64):
-    """No file may have more bytes than these."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def held(folder):
