@@ -13,7 +13,8 @@ from pih.profile import Profile
 from pih.profile_rules import preference
 from pih.resolve import explain, outside
 from pih.resolve.order import start_order
-from pih.resolve.solve import DeadEnd, Key, Misfit, Need, Solution, key_of, solve
+from pih.resolve.rules import Key, Misfit, Need, key_of
+from pih.resolve.solve import DeadEnd, Solution, solve
 from pih.resolve.target import misfit
 from pih.structure import nearest
 from pih_runtime.errors import ResolutionError

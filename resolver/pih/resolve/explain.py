@@ -7,7 +7,8 @@ from itertools import pairwise
 
 from pih.catalog import Manifest
 from pih.resolve.order import circle, providers_of
-from pih.resolve.solve import DeadEnd, Need, Refusal, Served, Solution
+from pih.resolve.rules import Need, Refusal
+from pih.resolve.solve import DeadEnd, Served, Solution
 from pih.structure import nearest
 from pih_runtime.errors import ResolutionError
 
@@ -34,6 +35,8 @@ def reasons(plugin: Manifest, served: Served) -> tuple[str, ...]:
 def failure(end: DeadEnd, plugins: tuple[Manifest, ...]) -> ResolutionError:
     """The error of a search that found nothing."""
     need = end.need
+    if end.given_up:
+        return _given_up(end)
     if need.plugin:
         named = any(plugin.id == need.plugin and need.capability in plugin.provides for plugin in plugins)
         if not named:
@@ -55,6 +58,16 @@ def failure(end: DeadEnd, plugins: tuple[Manifest, ...]) -> ResolutionError:
     return ResolutionError(
         f"Because {why}{lines}.{_others(end)}\n  So nothing serves {_wanted(need)}.",
         fix=_fix(need, refusals),
+    )
+
+
+def _given_up(end: DeadEnd) -> ResolutionError:
+    return ResolutionError(
+        f"Because {chain(end.need, end.served)},\n"
+        "  and the plugins that could serve it stand against others, and those against others again,\n"
+        f"  and in {end.steps} steps the search came to no end where all is served.\n"
+        "  So it was given up, and whether there is a solution is not known.",
+        fix="name the plugins that you want in selection.prefer, or take out plugins and catalogs that are not wanted",
     )
 
 

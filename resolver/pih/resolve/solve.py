@@ -2,96 +2,52 @@
 
 A complete search in a fixed order: needs as they arise, candidates by preference, then highest version, then id; the
 catalog's order does not matter. One plugin serves a capability in a deployment, since the worker knows a provider by
-its capability alone. What is not needed is not chosen. A dead end teaches the search which of the chosen plugins are
-to blame: it goes back to the last of those, and never again looks for the same need beside the same ones.
+its capability alone. What is not needed is not chosen.
+
+A dead end teaches the search a clause, "whatever serves all of these needs has one of these plugins", which it
+resolves from what stood against each candidate. It goes back to the last choice that broke the clause, and never
+again makes one that breaks it. Decision 0002 says why.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
-from typing import Literal
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 
 import attrs
-from packaging.specifiers import SpecifierSet
-from packaging.version import Version
 
 from pih.catalog import Manifest
+from pih.resolve.candidates import Candidates, Form, form_of, numbers
+from pih.resolve.rules import Misfit, Need, Refusal, needs_of, refusal
 
-Cause = Literal[
-    "other", "version", "target", "abi", "yanked", "unwanted", "taken", "conflict", "excluded", "optional", "listen"
-]
-Key = tuple[str, str]  # of a plugin: id and version
-Served = tuple[tuple["Need", Manifest], ...]
-
-
-@attrs.frozen
-class Need:
-    """A capability that must be served. by: the plugin that requires it, '' for the profile's own.
-
-    plugin: the only id that will do, '' for any. reason: the profile's line, for its own needs.
-    """
-
-    capability: str
-    specifier: str
-    by: str = ""
-    plugin: str = ""
-    reason: str = ""
-
-
-@attrs.frozen
-class Misfit:
-    """Why a plugin is out whatever else is chosen."""
-
-    cause: Cause
-    detail: str
-
-
-@attrs.frozen
-class Refusal:
-    """Why a plugin that gives the capability cannot serve the need. other: the chosen plugin that stands against it."""
-
-    plugin: Manifest
-    cause: Cause
-    detail: str
-    other: Manifest | None = None
+Served = tuple[tuple[Need, Manifest], ...]
+_TOLD = 8  # dead ends that an explanation may draw on
+STEPS = 1_000_000  # candidates and clauses that a search looks at before it is given up: some ten seconds
 
 
 @attrs.frozen
 class DeadEnd:
     """A need that nothing could serve, given the plugins chosen before it and how they were needed.
 
-    later: the next dead ends of the search, for other choices.
+    later: the next dead ends of the search, for other choices. steps: candidates and clauses that were looked at.
+    given_up: before all was tried, so that nobody knows whether there is a solution.
     """
 
     need: Need
     refusals: tuple[Refusal, ...]
     served: Served
     later: tuple[DeadEnd, ...] = ()
+    steps: int = attrs.field(default=0, eq=False)
+    given_up: bool = False
 
 
 @attrs.frozen
 class Solution:
-    """served: every need with its plugin, in the order of the search."""
+    """served: every need with its plugin, in the order of the search. steps: candidates and clauses looked at."""
 
     plugins: tuple[Manifest, ...]
     served: Served
-
-
-_TOLD = 8  # dead ends that an explanation may draw on
-
-
-@attrs.define
-class _Frame:
-    """A need on the path, and where its search stands. fresh: whether `plugin` was chosen for this very need."""
-
-    need: Need
-    rest: tuple[Need, ...]
-    candidates: Iterator[Manifest]
-    refusals: list[Refusal]
-    blame: set[Key]
-    plugin: Manifest | None = None
-    fresh: bool = False
+    steps: int = attrs.field(default=0, eq=False)
 
 
 def solve(
@@ -99,169 +55,217 @@ def solve(
     candidates: Iterable[Manifest],
     misfit: Callable[[Manifest], Misfit | None],
     rank: Callable[[Manifest], int] = lambda _: 0,
+    limit: int = STEPS,
 ) -> Solution | DeadEnd:
     """The plugins for `roots`, or the first dead end of the most preferred path.
 
     misfit: why a plugin is out whatever else is chosen. rank: preference between plugins, the lowest first.
+    limit: steps; a number and no time, so that every host gives the same answer.
     """
-    return _Search(candidates, misfit, rank).run(tuple(roots))
+    return _Search(Candidates(candidates, misfit, rank), limit).run(tuple(roots))
+
+
+@attrs.frozen
+class _Clause:
+    """Whatever serves all of these needs has one of these plugins (bits)."""
+
+    needs: frozenset[Form]
+    plugins: int
+
+
+@attrs.define
+class _Frame:
+    """A need on the path, and where its search stands.
+
+    left: candidates to try. needs, plugins: of the clause that holds once they have failed. number: the chosen one.
+    fresh: needs that it brought, None where it was chosen before for another need. out: as it was before it.
+    """
+
+    need: Need
+    rest: tuple[Need, ...]
+    left: int
+    needs: set[Form]
+    plugins: int
+    number: int = -1
+    fresh: tuple[Form, ...] | None = None
+    out: int = 0
 
 
 class _Search:
-    def __init__(
-        self,
-        candidates: Iterable[Manifest],
-        misfit: Callable[[Manifest], Misfit | None],
-        rank: Callable[[Manifest], int],
-    ) -> None:
-        ordered = sorted(candidates, key=lambda plugin: (plugin.id, plugin.version))
-        ordered.sort(key=lambda plugin: Version(plugin.version), reverse=True)
-        ordered.sort(key=rank)
-        self.providers: dict[str, list[Manifest]] = {}
-        for plugin in ordered:
-            for capability in plugin.provides:
-                self.providers.setdefault(capability, []).append(plugin)
-        self.misfit = misfit
-        self.misfits: dict[Key, Misfit | None] = {}
+    """The path, and what dead ends have taught.
+
+    chosen, out: plugins on the path, and those that cannot stand beside them. asked: the path's needs, by capability.
+    open: of each of these, after each of its needs, the plugins that serve all. watched: clauses by a need of theirs
+    that is not on the path, or a plugin that is not out: until it is, the clause is not broken.
+    """
+
+    def __init__(self, space: Candidates, limit: int) -> None:
+        self.space, self.limit, self.steps = space, limit, 0
         self.frames: list[_Frame] = []
-        self.chosen: dict[str, Manifest] = {}
-        self.serving: dict[str, Manifest] = {}
-        self.present: set[Key] = set()
-        self.hopeless: dict[tuple[str, str, str], list[frozenset[Key]]] = {}
         self.ends: list[DeadEnd] = []
+        self.chosen, self.out = 0, 0
+        self.asked: defaultdict[str, list[Form]] = defaultdict(list)
+        self.open: dict[str, list[int]] = {}
+        self.present: set[Form] = set()
+        self.watched: defaultdict[Form | int, list[_Clause]] = defaultdict(list)
+        self.watching = 0  # bits of plugins that a clause is watched by
 
     def run(self, roots: tuple[Need, ...]) -> Solution | DeadEnd:
+        self._ask(tuple(dict.fromkeys(map(form_of, roots))))
         needs = roots
         while needs:
-            self.frames.append(_Frame(needs[0], needs[1:], self._candidates(needs[0]), [], set()))
+            self.frames.append(self._frame(needs))
             while not self._advance(self.frames[-1]):
-                if not self._back():
-                    return attrs.evolve(self.ends[0], later=tuple(self.ends[1:]))
+                ended = not self._back()
+                given_up = not ended and self.steps > self.limit
+                if ended or given_up:
+                    return attrs.evolve(self.ends[0], later=tuple(self.ends[1:]), steps=self.steps, given_up=given_up)
             last = self.frames[-1]
-            assert last.plugin is not None
-            needs = (*last.rest, *(needs_of(last.plugin) if last.fresh else ()))
-        return Solution(tuple(self.chosen[name] for name in sorted(self.chosen)), self._served())
+            needs = (*last.rest, *(needs_of(self.space.plugins[last.number]) if last.fresh is not None else ()))
+        plugins = sorted((self.space.plugins[number] for number in numbers(self.chosen)), key=lambda plugin: plugin.id)
+        return Solution(tuple(plugins), self._served(), self.steps)
 
-    def _candidates(self, need: Need) -> Iterator[Manifest]:
-        return iter(self.providers.get(need.capability, ()))
+    @property
+    def looking_ahead(self) -> bool:
+        """Not before the first dead ends are on record: an explanation wants them whole."""
+        return len(self.ends) == _TOLD
 
     def _served(self) -> Served:
-        return tuple((frame.need, frame.plugin) for frame in self.frames if frame.plugin is not None)
+        return tuple((frame.need, self.space.plugins[frame.number]) for frame in self.frames)
+
+    def _frame(self, needs: tuple[Need, ...]) -> _Frame:
+        form = form_of(needs[0])
+        left = self.space.serving(form)
+        others = self.asked[form[0]] if self.looking_ahead else []
+        why = self._why(form, left, others, self.out)
+        for other in why.needs:
+            left &= self.space.serving(other)
+        return _Frame(needs[0], needs[1:], left & ~self.out, set(why.needs), why.plugins)
+
+    def _why(self, form: Form, serving: int, others: list[Form], out: int) -> _Clause:
+        """Why nothing but what these needs leave, and is not out, can serve them: the fewest needs that say so."""
+        needs, left = {form}, serving
+        for other in others:
+            if not left & ~out:
+                break
+            narrower = left & self.space.serving(other)
+            if narrower & ~out != left & ~out:
+                needs.add(other)
+                left = narrower
+        return _Clause(frozenset(needs), left & out)
 
     def _advance(self, frame: _Frame) -> bool:
         """Choose the frame's next candidate that nothing speaks against; False where there is none."""
-        for plugin in frame.candidates:
-            if (known := self._known(plugin)) is not None:
-                frame.blame |= known - {key_of(plugin)}
-                continue
-            refusal = self._refusal(plugin, frame.need)
-            if refusal is not None:
-                if len(self.ends) < _TOLD:
-                    frame.refusals.append(refusal)
-                if refusal.other is not None:
-                    frame.blame.add(key_of(refusal.other))
-                continue
-            frame.plugin, frame.fresh = plugin, plugin.id not in self.chosen
-            if frame.fresh:
-                self.chosen[plugin.id] = plugin
-                self.present.add(key_of(plugin))
-                self.serving |= dict.fromkeys(plugin.provides, plugin)
-            return True
+        while frame.left:
+            bit = frame.left & -frame.left
+            frame.left ^= bit
+            number = bit.bit_length() - 1
+            self.steps += 1
+            if bit & self.chosen:
+                frame.number, frame.fresh = number, None
+                return True
+            broken = self._broken(number) if self.looking_ahead else None
+            if broken is None:
+                self._choose(frame, number)
+                return True
+            self._resolve(frame, number, broken)
         return False
 
+    def _choose(self, frame: _Frame, number: int) -> None:
+        frame.number, frame.out = number, self.out
+        frame.fresh = tuple(form for form in self.space.required(number) if form not in self.present)
+        self.chosen |= 1 << number
+        self.out |= self.space.against(number)
+        self._ask(frame.fresh)
+
+    def _ask(self, forms: tuple[Form, ...]) -> None:
+        for form in forms:
+            self.present.add(form)
+            self.asked[form[0]].append(form)
+            now = self.open.setdefault(form[0], [-1])
+            now.append(now[-1] & self.space.serving(form))
+
     def _back(self) -> bool:
-        """Leave a dead end for the last choice that is to blame; False where none is."""
+        """Leave a dead end for the last choice that broke its clause; False where none did."""
         end = self.frames.pop()
-        if len(self.ends) < _TOLD:
-            self.ends.append(DeadEnd(end.need, tuple(end.refusals), self._served()))
-        self.hopeless.setdefault(_form(end.need), []).append(frozenset(end.blame))
-        blame = end.blame | ({key_of(self.chosen[end.need.by])} if end.need.by else set())
+        clause = _Clause(frozenset(end.needs), end.plugins)
+        if not self.looking_ahead:
+            self.ends.append(self._end(end.need))
         while self.frames:
             frame = self.frames[-1]
-            plugin = frame.plugin
-            assert plugin is not None
-            frame.plugin = None
-            if frame.fresh:
-                del self.chosen[plugin.id]
-                self.present.discard(key_of(plugin))
-                for capability in plugin.provides:
-                    del self.serving[capability]
-                if key_of(plugin) in blame:
-                    frame.blame |= blame - {key_of(plugin)}
+            if frame.fresh is not None:
+                to_blame = clause.plugins & self.out & ~frame.out or not clause.needs.isdisjoint(frame.fresh)
+                self._take_back(frame, frame.fresh)
+                if to_blame:
+                    self._learn(clause)
+                    self._resolve(frame, frame.number, clause)
                     return True
             self.frames.pop()
         return False
 
-    def _known(self, plugin: Manifest) -> frozenset[Key] | None:
-        """Plugins beside which one of its needs is known to be hopeless; None where there are none.
+    def _end(self, need: Need) -> DeadEnd:
+        served = self._served()
+        chosen = {plugin.id: plugin for _, plugin in served}
+        refusals = (
+            refusal(self.space.plugins[number], need, self.space.misfit(number), chosen)
+            for number in numbers(self.space.providers(need.capability))
+        )
+        return DeadEnd(need, tuple(item for item in refusals if item is not None), served)
 
-        Not before the first dead ends are on record: an explanation wants them whole.
-        """
-        if len(self.ends) < _TOLD or key_of(plugin) in self.present:
-            return None
-        for capability, specifier in plugin.requires.items():
-            for blame in self.hopeless.get((capability, specifier, ""), ()):
-                if blame <= self.present or blame <= self.present | {key_of(plugin)}:
-                    return blame
+    def _take_back(self, frame: _Frame, fresh: tuple[Form, ...]) -> None:
+        self.chosen ^= 1 << frame.number
+        self.out = frame.out
+        for form in fresh:
+            self.present.discard(form)
+            self.asked[form[0]].pop()
+            self.open[form[0]].pop()
+
+    def _resolve(self, frame: _Frame, number: int, broken: _Clause) -> None:
+        """A candidate breaks a clause: what the clause asks beside what the candidate itself brings, goes on record."""
+        frame.needs |= broken.needs.difference(self.space.required(number))
+        frame.plugins |= broken.plugins & ~self.space.against(number)
+
+    def _broken(self, number: int) -> _Clause | None:
+        """A clause that choosing this plugin would break: that a need is served, or one that a dead end taught."""
+        required, out = self.space.required(number), self.out | self.space.against(number)
+        fresh = tuple(form for form in required if form not in self.present)
+        for form in fresh:
+            serving = self.space.serving(form)
+            if not serving & self.open.get(form[0], [-1])[-1] & ~out:
+                return self._why(form, serving, self.asked[form[0]], out)
+        lost, left = out & ~self.out, ~out
+        for capability, forms in self.asked.items():
+            still = self.open[capability][-1]
+            if still & lost and forms and not still & left:
+                return self._why(forms[0], self.space.serving(forms[0]), forms[1:], out)
+        return self._known(fresh, out)
+
+    def _known(self, fresh: tuple[Form, ...], out: int) -> _Clause | None:
+        present = self.present.union(fresh)
+        signs: tuple[Form | int, ...] = (*fresh, *numbers(out & ~self.out & self.watching))
+        for sign in signs:
+            clauses = self.watched.pop(sign, [])
+            while clauses:
+                clause = clauses.pop()
+                self.steps += 1
+                if not self._watch(clause, present, out):
+                    self.watched[sign] += [*clauses, clause]
+                    return clause
         return None
 
-    def _refusal(self, plugin: Manifest, need: Need) -> Refusal | None:
-        version = plugin.provides[need.capability]
-        if need.plugin and plugin.id != need.plugin:
-            return Refusal(plugin, "other", f"the profile names {need.plugin}")
-        if not within(version, need.specifier):
-            return Refusal(plugin, "version", f"it provides {need.capability} {version}")
-        key = key_of(plugin)
-        if key not in self.misfits:
-            self.misfits[key] = self.misfit(plugin)
-        unfit = self.misfits[key]
-        if unfit is not None:
-            return Refusal(plugin, unfit.cause, unfit.detail)
-        same = self.chosen.get(plugin.id)
-        if same is not None:
-            if same.version == plugin.version:
-                return None
-            return Refusal(plugin, "taken", f"version {same.version} of it is chosen already", same)
-        if (holder := self.serving.get(need.capability)) is not None:
-            return Refusal(plugin, "taken", f"{need.capability} is served by {holder.id} already", holder)
-        clashes = (_clash(plugin, other) for other in self.chosen.values())
-        return next((found for found in clashes if found is not None), None)
+    def _learn(self, clause: _Clause) -> None:
+        self._watch(clause, self.present, self.out)
 
-
-def _clash(plugin: Manifest, other: Manifest) -> Refusal | None:
-    """Why two plugins cannot be in one deployment."""
-    shared = sorted(plugin.provides.keys() & other.provides.keys())
-    if shared:
-        return Refusal(plugin, "conflict", f"it and {other.id} both provide {shared[0]}", other)
-    for one, two in ((plugin, other), (other, plugin)):
-        if two.id in one.conflicts and within(two.version, one.conflicts[two.id]):
-            versions = one.conflicts[two.id] or "of any version"
-            return Refusal(plugin, "excluded", f"{one.id} conflicts with {two.id} {versions}", other)
-        for capability in one.optional.keys() & two.provides.keys():
-            if not within(two.provides[capability], one.optional[capability]):
-                detail = f"{one.id} works with {capability} {one.optional[capability]} only, {two.id} provides "
-                return Refusal(plugin, "optional", detail + f"{capability} {two.provides[capability]}", other)
-    if plugin.permissions.network == other.permissions.network == "listen":
-        return Refusal(plugin, "listen", f"it and {other.id} would both listen at service.port", other)
-    return None
-
-
-def _form(need: Need) -> tuple[str, str, str]:
-    """What of a need decides who can serve it."""
-    return (need.capability, need.specifier, need.plugin)
-
-
-def key_of(plugin: Manifest) -> Key:
-    """A plugin's identity in a catalog."""
-    return (plugin.id, plugin.version)
-
-
-def needs_of(plugin: Manifest) -> tuple[Need, ...]:
-    """What a plugin requires, in a fixed order."""
-    return tuple(Need(capability, specifier, by=plugin.id) for capability, specifier in sorted(plugin.requires.items()))
-
-
-@lru_cache(maxsize=65536)
-def within(version: str, specifier: str) -> bool:
-    """Is the version one of those? Pre-releases count as what they are."""
-    return SpecifierSet(specifier).contains(version, prereleases=True)
+    def _watch(self, clause: _Clause, present: set[Form], out: int) -> bool:
+        """Whether something keeps the clause from being broken; it is then watched."""
+        absent = next((form for form in clause.needs if form not in present), None)
+        if absent is not None:
+            self.watched[absent].append(clause)
+            return True
+        standing = clause.plugins & ~out
+        if not standing:
+            return False
+        number = standing.bit_length() - 1
+        self.watched[number].append(clause)
+        self.watching |= 1 << number
+        return True

@@ -21,7 +21,8 @@ from pih.cli import _errors
 from pih.lock import Device, Target
 from pih.resolve.choice import unfit
 from pih.resolve.explain import failure
-from pih.resolve.solve import DeadEnd, Need, solve
+from pih.resolve.rules import Need
+from pih.resolve.solve import DeadEnd, solve
 from pih.sizes import memory_bytes
 from pih_runtime.errors import PihError
 from tests.unit.lower.gguf_file import write_gguf
