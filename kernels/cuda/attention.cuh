@@ -19,8 +19,10 @@ constexpr int CHUNK = 256, ATTENTION_WARPS = 4, ATTENTION_THREADS = ATTENTION_WA
 // A softmax on its way: `most` the largest score (base 2), `sum` of the weights, `value` their sum of values.
 template <int COLUMNS>
 struct Softmax {
-  float most = MINUS_INFINITY, sum = 0.f;
+  float most, sum = 0.f;
   float value[COLUMNS] = {};
+
+  __device__ Softmax() { most = MINUS_INFINITY; }
 
   __device__ void merge(float other_most, float other_sum, const float* other) {
     if (other_sum == 0.f) return;

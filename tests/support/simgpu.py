@@ -77,6 +77,16 @@ def _module(text):
     return f"{text}#include <simgpu_module.cuh>\n"
 
 
+def unit_test(folder, path, sources=SOURCES, **more):
+    """Runs a CUDA unit test (tests/cuda) in a process of its own, which a kernel may end. more: of PIH_SIMGPU."""
+    text = _module(path.read_text())
+    made = compiled(folder, path.stem, [text], SIMULATOR, sources, path.parent, flags=["-fvisibility=default"])
+    main = "import ctypes, sys; sys.exit(ctypes.CDLL(sys.argv[1]).main())"
+    environment = {"PIH_SIMGPU": _joined(more)}
+    command = [sys.executable, "-I", "-c", main, made]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
 def driver(folder, text=""):
     """The folder with libcuda.so.1 in it; with a pack's translation unit, one that needs no folder of modules."""
     units = [(SIMULATOR / "libcuda.cpp").read_text(), *([_module(text)] if text else [])]
@@ -130,7 +140,11 @@ def pack(folder, bindings, sm, sources=SOURCES):
 
 def settings(modules, **more):
     """The value of PIH_SIMGPU."""
-    return ";".join(f"{name}={value}" for name, value in {"modules": modules, **more}.items())
+    return _joined({"modules": modules, **more})
+
+
+def _joined(values):
+    return ";".join(f"{name}={value}" for name, value in values.items())
 
 
 class Kernels:
