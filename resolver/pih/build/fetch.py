@@ -115,21 +115,22 @@ def _from_plugin(
     from pih.trust import places  # few locks name one
 
     try:
-        content = places.packed(wanted.qualifiers, folder, environment)
+        packed = places.packed(wanted.qualifiers, folder, environment)
     except ResolutionError as problem:
         raise FetchError(problem.what, where=problem.where, fix=problem.fix) from problem
-    if content is None:
+    if packed is None:
         return False
     listener(FetchStarted(artifact.name, artifact.size))
-    if content.sha256 != artifact.sha256:
+    found = packed.content.sha256
+    if found != artifact.sha256:
         listener(FetchFailed(artifact.name))
         raise FetchError(
-            f"{artifact.name} is not the one that was locked: sha256 {content.sha256}, the lock says {artifact.sha256}",
+            f"{artifact.name} is not the one that was locked: sha256 {found}, the lock says {artifact.sha256}",
             where=" ".join(wanted.qualifiers.values()),
             fix="bring the locked files back, or write the lock again: pih lock",
         )
     with store.workspace() as work:
-        (work / "plugin").write_bytes(content.archive)
+        (work / "plugin").write_bytes(packed.archive)
         store.add_file(work / "plugin")
     listener(FetchDone(artifact.name, "plugin"))
     return True

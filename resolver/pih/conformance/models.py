@@ -14,6 +14,7 @@ from pih.conformance.findings import BrokenError, Named, SkippedError
 from pih.conformance.formats import Rows, made
 from pih.conformance.oracle import Oracle
 from pih.conformance.subject import Subject, function, running, stop
+from pih.reading import read_at_most
 from pih_runtime.contracts import TokenStream, TooLongError
 from pih_runtime.errors import PihError, described
 from pih_runtime.plan import Limits, Plan
@@ -21,6 +22,7 @@ from pih_runtime.step import Sampling, Step
 from pih_steps.lower import Checkpoint, Tensor, lower, parse_report, plan_sha256
 
 EXAMPLE = "conformance.json"  # beside plugin.toml: {"config": …, "tensors": {name: [format, shape]}}
+_MOST = 4 << 20  # bytes of it
 _LIMITS = Limits(tokens=16, seqs=2, context=48)
 _PAGE_SIZE = 16
 _IDS = (3, 1, 4, 1, 5, 9, 2, 6, 5, 3)
@@ -60,7 +62,7 @@ def _examples(subject: Subject) -> Iterator[Checkpoint]:
     """The plugin's own, or those of the suite."""
     own = subject.folder / EXAMPLE
     if own.is_file():
-        data = json.loads(own.read_text("utf-8"))
+        data = json.loads(read_at_most(own, _MOST))
         tensors = {name: Tensor(form, tuple(shape)) for name, (form, shape) in data["tensors"].items()}
         yield _checkpoint(data["config"], tensors)
         return

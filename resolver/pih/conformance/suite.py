@@ -75,7 +75,7 @@ def check(folder: Path, root: Path, bring: Bring, python: str = sys.executable) 
 
 
 def _read(folder: Path, *, own: bool) -> Manifest:
-    return content.manifest_of(folder) if own else content.of_folder(folder).manifest
+    return content.manifest_of(folder) if own else content.of_folder(folder).content.manifest
 
 
 def _probed(

@@ -41,7 +41,7 @@ def offer(path: Path, keyring: Keyring, name: str = "") -> Offer:
         plugins = tuple((entry.id, entry.version) for entry in listed.plugins)
         told = index.rotations(path)
     else:
-        held = places.of_path(path)
+        held = places.of_path(path).content
         called, word, signature, digest = held.manifest.id, "plugin", sign.read(find.signature_of(path)), held.sha256
         plugins, told = ((held.manifest.id, held.manifest.version),), ()
     key = _checked(signature, word, digest, path)

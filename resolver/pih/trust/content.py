@@ -33,25 +33,33 @@ PINS = "pins.json"  # wheels of its own, as plugins/pins.json lists those of PIH
 KERNELS = "kernels"  # sources of a kernel pack
 _MAX_BYTES = 256 << 20
 _MAX_FILES = 10_000
+_MAX_PINS = 4 << 20
 _HOST_PATH = re.compile(r"(/[A-Za-z0-9._*+@-]+)+")
 _LICENCES = ("LICENSE", "LICENCE", "COPYING", "NOTICE")
 
 
 @attrs.frozen
 class Content:
-    """A plugin's archive. manifest, pins: as they are in there; pins b'' where it has none."""
+    """What a plugin's archive holds. manifest, pins: as they are in there; pins b'' where it has none.
+
+    sha256, size: of the archive; the lock names them, and a signature covers the digest.
+    """
 
     manifest: Manifest
+    sha256: str
+    size: int
+    pins: bytes
+
+
+@attrs.frozen
+class Packed:
+    """A plugin's archive with its content; what only looks keeps the content alone, as archives may be large."""
+
+    content: Content
     archive: bytes
-    pins: bytes = b""
-
-    @property
-    def sha256(self) -> str:
-        """The archive's digest, which the lock names and a signature covers."""
-        return hashlib.sha256(self.archive).hexdigest()
 
 
-def of_folder(folder: Path) -> Content:
+def of_folder(folder: Path) -> Packed:
     """The plugin in a folder; raises ResolutionError where it is not whole."""
     manifest = manifest_of(folder)
     files: dict[str, bytes] = {}
@@ -68,7 +76,7 @@ def of_folder(folder: Path) -> Content:
         archive = pack(files)
     except PihError as problem:
         raise ResolutionError(problem.what, where=str(folder), fix=problem.fix) from problem
-    return Content(manifest, archive, files.get(PINS, b""))
+    return _with_content(manifest, files, archive)
 
 
 def manifest_of(folder: Path) -> Manifest:
@@ -77,7 +85,7 @@ def manifest_of(folder: Path) -> Manifest:
     return catalog.parse(_plain(folder, where, catalog.MAX_BYTES), str(where))
 
 
-def of_archive(path: Path) -> Content:
+def of_archive(path: Path) -> Packed:
     """The plugin in an archive; raises ResolutionError where its bytes are not what packing its files gives."""
     try:
         raw = read_at_most(path, 2 * _MAX_BYTES)
@@ -95,7 +103,7 @@ def of_archive(path: Path) -> Content:
             where=str(path),
             fix="have its publisher pack it again: pih catalog sign",
         )
-    return Content(manifest, raw, files.get(PINS, b""))
+    return _with_content(manifest, files, raw)
 
 
 def pack(files: Mapping[str, bytes]) -> bytes:
@@ -103,6 +111,11 @@ def pack(files: Mapping[str, bytes]) -> bytes:
     sink = io.BytesIO()
     tar.write(sink, [tar.Entry(path, content) for path, content in files.items()])
     return sink.getvalue()
+
+
+def _with_content(manifest: Manifest, files: Mapping[str, bytes], archive: bytes) -> Packed:
+    digest = hashlib.sha256(archive).hexdigest()
+    return Packed(Content(manifest, digest, len(archive), files.get(PINS, b"")), archive)
 
 
 def _packed(files: Mapping[str, bytes]) -> bytes:
@@ -187,5 +200,9 @@ def _check_whole(manifest: Manifest, files: Mapping[str, bytes], where: str) -> 
                 fix='write whole paths, with * where the name varies, e.g. "/dev/npu*", or a family of devices: '
                 + ", ".join(FAMILIES),
             )
+    if len(files.get(PINS, b"")) > _MAX_PINS:
+        raise ResolutionError(
+            f"{PINS} has more than {_MAX_PINS >> 20} MiB", where=where, fix="pin the wheels that the plugin imports"
+        )
     if manifest.kind == "kernels" and not any(path.startswith(f"{KERNELS}/") for path in files):
         raise ResolutionError(f"{manifest.id} has no kernels", where=where, fix=f"put its sources in {KERNELS}/")

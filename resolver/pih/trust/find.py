@@ -104,7 +104,7 @@ def signature_of(plugin: Path) -> Path:
 
 
 def _judged(place: Place, keyring: Keyring) -> Found:
-    held = places.of_path(place.path)
+    held = places.of_path(place.path).content
     signature = sign.read(signature_of(place.path))
     verdict = judge(signature, "plugin", held.sha256, keyring, place.named, place.entry)
     return Found(held, place.source, place.place, verdict)
@@ -179,7 +179,7 @@ def _catalog(where: Where, keyring: Keyring) -> Iterator[Found]:
     signed = judge(index.signature(top.path), "catalog", digest, keyring, top.named)
     for entry in listed.plugins:
         own = where(entry.path)
-        held = places.of_path(own.path)
+        held = places.of_path(own.path).content
         manifest, digest = held.manifest, held.sha256
         verdict = signed
         if digest != entry.sha256 or (manifest.id, manifest.version) != (entry.id, entry.version):

@@ -47,10 +47,8 @@ def joined(own: Catalog, found: Iterable[Found | Refused]) -> Catalog:
             provides = tuple(manifest.provides)
             refused.append(Refused(*key, item.source, provides, problem.why, problem.fix, problem.table))
         elif key not in origins:
-            size = len(item.content.archive)
-            origins[key] = Origin(
-                item.source, item.place, item.verdict.key, item.content.sha256, size, item.content.pins
-            )
+            held = item.content
+            origins[key] = Origin(item.source, item.place, item.verdict.key, held.sha256, held.size, held.pins)
             plugins.append(manifest)
     return attrs.evolve(own, plugins=tuple(plugins), origins=origins, refused=tuple(refused))
 

@@ -20,7 +20,7 @@ import attrs
 from pih.names import normalized
 from pih.reading import said
 from pih.trust import content, keyring
-from pih.trust.content import MANIFEST, Content
+from pih.trust.content import MANIFEST, Packed
 from pih_runtime.errors import ResolutionError
 
 GROUP = "pih.plugins"
@@ -36,13 +36,13 @@ class Installed:
     folder: Path | None
 
 
-def packed(place: Mapping[str, str], folder: Path, environment: Mapping[str, str]) -> Content | None:
+def packed(place: Mapping[str, str], folder: Path, environment: Mapping[str, str]) -> Packed | None:
     """The plugin at a place; None where nothing is there. folder: the lock's own."""
     path = _found(place, folder, environment)
     return of_path(path) if path is not None and path.exists() else None
 
 
-def of_path(path: Path) -> Content:
+def of_path(path: Path) -> Packed:
     """The plugin in a folder or an archive."""
     return content.of_folder(path) if path.is_dir() else content.of_archive(path)
 

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 def sign_plugin(path: Path, private: Ed25519PrivateKey) -> Path:
     """Sign a plugin's folder or archive; returns the signature's path, beside the manifest or the archive."""
     target = signature_of(path)
-    replace(target, sign.text(sign.sign(private, "plugin", places.of_path(path).sha256)))
+    replace(target, sign.text(sign.sign(private, "plugin", places.of_path(path).content.sha256)))
     return target
 
 
 def pack(folder: Path, archive: Path, private: Ed25519PrivateKey) -> None:
     """Write a plugin's canonical archive, with its signature beside it."""
     held = content.of_folder(folder)
-    signature = sign.text(sign.sign(private, "plugin", held.sha256))
+    signature = sign.text(sign.sign(private, "plugin", held.content.sha256))
     replace_all({archive: held.archive, signature_of(archive): signature})
 
 
@@ -50,7 +50,7 @@ def _signed(folder: Path, name: str, private: Ed25519PrivateKey) -> dict[Path, s
     withdrawn = {(entry.id, entry.version): entry.yanked for entry in (known.plugins if known else ())}
     entries = []
     for path in sorted({*places.below(folder), *folder.glob("*.tar")}):
-        held = places.of_path(path)
+        held = places.of_path(path).content
         key = (held.manifest.id, held.manifest.version)
         entries.append(Entry(*key, path.name, held.sha256, withdrawn.get(key, "")))
     if not entries:

@@ -20,15 +20,15 @@ def test_folder_and_archive_are_the_same_plugin(tmp_path):
 
 def test_what_the_manifest_does_not_name_moves_nothing(tmp_path):
     folder = made.plugin(tmp_path / "npu")
-    before = content.of_folder(folder).sha256
+    before = content.of_folder(folder).content.sha256
     (folder / "README.md").write_text("hello")
     (folder / "tests").mkdir()
     (folder / "tests" / "test_npu.py").write_text("")
     (folder / "pih_backend_npu" / "__pycache__").mkdir()
     (folder / "pih_backend_npu" / "__pycache__" / "x.pyc").write_bytes(b"x")
-    assert content.of_folder(folder).sha256 == before
+    assert content.of_folder(folder).content.sha256 == before
     (folder / "LICENSE").write_text("as you like")
-    assert content.of_folder(folder).sha256 != before
+    assert content.of_folder(folder).content.sha256 != before
 
 
 def test_unpacking_gives_the_files_back(tmp_path):

@@ -4,6 +4,7 @@ import json
 import os
 import resource
 import signal
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,22 +15,31 @@ from pih_runtime.errors import PihError, ResolutionError, SealError, UsageError
 from tests.unit.trust import made
 
 
+@contextmanager
+def room(more):
+    """No more address space than there is now, and `more` bytes."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + more, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
 @pytest.fixture(autouse=True)
 def bounds():
-    """A gibibyte more of address space, and twenty seconds."""
+    """A gibibyte more of memory, and twenty seconds."""
 
     def late(_signal, _frame):
         raise TimeoutError("it waits")
 
     before = signal.signal(signal.SIGALRM, late)
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (1 << 30), hard))
     signal.alarm(20)
-    yield
+    with room(1 << 30):
+        yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)
-    resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def pipe(path):
@@ -103,10 +113,28 @@ def test_a_name_that_no_archive_can_hold_or_nobody_see(tmp_path, name):
         content.of_folder(folder)
 
 
+def test_pins_of_no_end(tmp_path):
+    folder = made.plugin(tmp_path / "npu")
+    (folder / "pins.json").touch()
+    os.truncate(folder / "pins.json", 5 << 20)
+    with pytest.raises(ResolutionError, match=r"pins.json has more than 4 MiB"):
+        content.of_folder(folder)
+
+
+def test_many_large_plugins_are_looked_at_one_after_the_other(tmp_path):
+    for number in range(8):
+        folder = made.plugin(tmp_path / "mine" / str(number), version=f"0.{number}")
+        (folder / "pih_backend_npu" / "data.bin").touch()
+        os.truncate(folder / "pih_backend_npu" / "data.bin", 40 << 20)
+    with room(256 << 20):
+        known = made.catalog_of(tmp_path, '\n[[plugins]]\npath = "mine"\ntrust = "local"\n')
+    assert len(known.origins) == 8
+
+
 def test_a_link_within_the_folder_is_a_file(tmp_path):
     folder = made.plugin(tmp_path / "npu")
     (folder / "pih_backend_npu" / "same.py").symlink_to("__init__.py")
-    assert content.of_folder(folder).sha256 != content.of_folder(made.plugin(tmp_path / "other")).sha256
+    assert content.of_folder(folder) != content.of_folder(made.plugin(tmp_path / "other"))
 
 
 @pytest.mark.parametrize("bad", [pipe, device, huge, nowhere])
