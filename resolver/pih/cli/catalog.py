@@ -81,7 +81,9 @@ def show(plugin_id: str, profile_path: Path | None, as_json: bool) -> None:
 @command.command("add", epilog="Example: pih catalog add ./vendor-catalog --fingerprint ed25519:0123…")
 @click.argument("path", type=_WHAT_IS)
 @click.option("--fingerprint", metavar="KEY", help="The key that it must be signed with, as its publisher told you.")
-@click.option("--name", default="", help="What locks and `remove` call it; by default as its publisher does.")
+@click.option(
+    "--name", default="", help="What locks and `remove` call it; by default as before, else as its publisher does."
+)
 @click.option("--yes", is_flag=True, help="Believe whoever signed it; nothing is asked.")
 @_workspace.json_option
 def add(path: Path, fingerprint: str | None, name: str, yes: bool, as_json: bool) -> None:

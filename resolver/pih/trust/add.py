@@ -32,7 +32,7 @@ class Offer:
 def offer(path: Path, keyring: Keyring, name: str = "") -> Offer:
     """What is at `path`; raises where it is not signed, was changed since, or the keyring could not accept it.
 
-    name: what to call it in place of its publisher's name for it.
+    name: what to call it; '' as before, else as its publisher does.
     """
     path = path.resolve()
     if index.is_catalog(path):
@@ -47,7 +47,8 @@ def offer(path: Path, keyring: Keyring, name: str = "") -> Offer:
     key = _checked(signature, word, digest, path)
     fingerprint = keys.fingerprint(key)
     before = index.succession(key, told, keyring) if keyring.find(fingerprint) is None else None
-    offered = Offer(name or called, path, key, fingerprint, plugins, before)
+    held = next((added.name for added in keyring.catalogs if added.path == str(path)), called)
+    offered = Offer(name or held, path, key, fingerprint, plugins, before)
     accepted(offered, keyring)
     return offered
 
