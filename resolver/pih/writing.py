@@ -19,7 +19,7 @@ def replace_all(contents: Mapping[Path, str | bytes], mode: int = 0o644) -> None
     beside: dict[Path, Path] = {}
     try:
         for path, content in contents.items():
-            with _named(path):
+            with named(path):
                 handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
                 beside[path] = Path(name)
                 with os.fdopen(handle, "wb") as writer:
@@ -28,7 +28,7 @@ def replace_all(contents: Mapping[Path, str | bytes], mode: int = 0o644) -> None
                     os.fsync(writer.fileno())
                 beside[path].chmod(mode)
         for path, made in beside.items():
-            with _named(path):
+            with named(path):
                 made.replace(path)
     except BaseException:
         for made in beside.values():
@@ -37,7 +37,7 @@ def replace_all(contents: Mapping[Path, str | bytes], mode: int = 0o644) -> None
 
 
 @contextmanager
-def _named(path: Path) -> Iterator[None]:
+def named(path: Path) -> Iterator[None]:
     """An error of the system names the file that its user knows, not the one beside it."""
     try:
         yield

@@ -47,8 +47,8 @@ def offer(path: Path, keyring: Keyring, name: str = "") -> Offer:
     key = _checked(signature, word, digest, path)
     fingerprint = keys.fingerprint(key)
     before = index.succession(key, told, keyring) if keyring.find(fingerprint) is None else None
-    held = next((added.name for added in keyring.catalogs if added.path == str(path)), called)
-    offered = Offer(name or held, path, key, fingerprint, plugins, before)
+    here = next((added.name for added in keyring.catalogs if added.path == str(path)), called)
+    offered = Offer(name or here, path, key, fingerprint, plugins, before)
     accepted(offered, keyring)
     return offered
 

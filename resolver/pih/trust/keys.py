@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pih.reading import read_at_most, said
+from pih.writing import named
 from pih_runtime.errors import UsageError
 
 if TYPE_CHECKING:  # where nothing is signed, nothing waits for the library
@@ -88,7 +89,7 @@ def generate(path: Path) -> Ed25519PrivateKey:
     _write(path, raw, 0o600)
     try:
         _write(public_path(path), public, 0o644)
-    except UsageError:
+    except (OSError, UsageError):
         path.unlink()
         raise
     return private
@@ -146,16 +147,17 @@ def _read(path: Path, what: str, fix: str) -> bytes:
 
 
 def _write(path: Path, raw: bytes, mode: int) -> None:
-    made = False
     try:
-        with open(path, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as writer:
-            made = True
-            writer.write(raw)
-            writer.flush()
-            os.fsync(writer.fileno())
+        writer = open(path, "xb", opener=lambda name, flags: os.open(name, flags, mode))  # noqa: SIM115 - closed below
     except OSError as problem:
-        if made:
-            path.unlink()
         raise UsageError(
             f"cannot write a key: {problem.strerror}", where=str(path), fix="name a new file in a folder of yours"
         ) from problem
+    try:
+        with named(path), writer:
+            writer.write(raw)
+            writer.flush()
+            os.fsync(writer.fileno())
+    except OSError:
+        path.unlink()
+        raise
