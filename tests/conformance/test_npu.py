@@ -225,6 +225,21 @@ def test_without_the_gap_s_leave_it_is_refused(locked):
     assert "fallback_ops" in refused.stderr
 
 
+def test_a_plugin_of_pih_s_name_is_refused_although_pih_s_own_would_serve(locked):
+    folder = shutil.copytree(locked.with_name("plugin"), locked.with_name("cpu"))
+    text = (folder / "plugin.toml").read_text()
+    (folder / "plugin.toml").write_text(text.replace('"backend/npu"', '"backend/cpu"'))
+    other = locked.with_name("taken.toml")
+    text = locked.read_text().replace('plugin = "npu"', 'plugin = "cpu"').replace('path = "plugin"', 'path = "cpu"')
+    other.write_text(text.replace('fallback = "allow"', "").replace('fallback_ops = ["silu_mul"]', ""))
+    refused = pih("lock", "--profile", other, check=False)
+    assert refused.returncode == 4
+    assert "backend/cpu 0.1.0 (cpu) is refused: that id is a plugin of PIH's own" in refused.stderr
+    place = next(line for line, text in enumerate(other.read_text().splitlines(), 1) if text == "[[plugins]]")
+    assert f"taken.toml:{place}: " in refused.stderr
+    assert not other.with_name("taken.lock.json").exists()
+
+
 DEVICES = '\n[device]\ncount = {}\nmemory = "256 MiB"\n'
 
 

@@ -145,4 +145,6 @@ def resolve(intent: Profile, known: Catalog, previous: Lock | None, *, offline: 
 
     ask = pin.of_source(shelf, os.environ)
     memo = default_root(os.environ) / "lowered"
-    return resolve_profile(intent, known, pins.load(SOURCE_ROOT), previous, fetch=bring, pin=ask, memo=memo)
+    found = resolve_profile(intent, known, pins.load(SOURCE_ROOT), previous, fetch=bring, pin=ask, memo=memo)
+    trust.check_named(intent, known)  # after the resolver, which says more where one of them is needed
+    return found

@@ -13,11 +13,15 @@ import attrs
 
 from pih import catalog
 from pih.catalog import Catalog, Manifest
+from pih.names import normalized
 from pih.origin import Origin, Refused
 from pih.profile import Profile
+from pih.profile_schema import PluginSource
+from pih.toml_lines import line_of
 from pih.trust import find, keyring
 from pih.trust.find import Found
 from pih.trust.matrix import Unfit, unfit
+from pih_runtime.errors import ResolutionError
 
 
 def load(root: Path, profile: Profile, environment: Mapping[str, str]) -> Catalog:
@@ -28,6 +32,26 @@ def load(root: Path, profile: Profile, environment: Mapping[str, str]) -> Catalo
 def here(root: Path, environment: Mapping[str, str]) -> Catalog:
     """The catalog without a profile: what every one of this host can have."""
     return joined(catalog.load(root), find.everywhere(keyring.load(environment)))
+
+
+def check_named(profile: Profile, known: Catalog) -> None:
+    """Raises ResolutionError where nothing may be chosen of what the profile names: it must not be passed over."""
+    for number, source in enumerate(profile.intent.plugins):
+        refused = [item for item in known.refused if _of(source, item.source)]
+        if refused and not any(_of(source, origin.source) for origin in known.origins.values()):
+            first = refused[0]
+            raise ResolutionError(
+                f"{first.id} {first.version} ({first.source}) is refused: {first.why}{first.table}",
+                where=f"{profile.path}:{line_of(profile.lines, ('plugins', number))}",
+                fix=first.fix,
+            )
+
+
+def _of(source: PluginSource, found: str) -> bool:
+    """Whether that is how `find` says where the plugins of this entry are."""
+    if source.package:
+        return normalized(found.removeprefix("package ")) == normalized(source.package)
+    return found == source.path or found.startswith(source.path.rstrip("/") + "/")
 
 
 def joined(own: Catalog, found: Iterable[Found | Refused]) -> Catalog:

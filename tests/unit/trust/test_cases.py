@@ -5,7 +5,7 @@ import json
 import attrs
 import pytest
 
-from pih import pins, resolve, stale
+from pih import pins, resolve, stale, trust
 from pih.trust import add, index, keyring, keys, publish, sign
 from pih_runtime.errors import LockError, ResolutionError, SealError
 from tests.unit.trust import made
@@ -100,6 +100,22 @@ def test_the_names_of_built_in_plugins_are_taken(tmp_path):
     known = made.catalog_of(tmp_path, LOCAL.format("npu"))
     assert [item.why for item in known.refused] == ["that id is a plugin of PIH's own"]
     assert [item.version for item in known.plugins if item.id == "backend/cpu"] == ["0.1.0"]
+
+
+def test_what_the_profile_names_is_not_passed_over(tmp_path):
+    """Each entry must have something that may be chosen; a release that does not fit beside one that does is none."""
+    made.plugin(tmp_path / "mine", text=made.MANIFEST.replace("backend/npu", "backend/cpu"))
+    made.plugin(tmp_path / "npu")
+    made.plugin(tmp_path / "shelf" / "new", version="0.2.0", pih=">=0.9")
+    made.plugin(tmp_path / "shelf" / "now", version="0.1.0")
+    good = LOCAL.format("shelf")
+    trust.check_named(made.intent(tmp_path, good), made.catalog_of(tmp_path, good))
+    for entry, why in ((LOCAL.format("mine"), "that id is a plugin of PIH's own"), (PATH.format("npu"), "not signed")):
+        entries = good + entry
+        intent = made.intent(tmp_path, entries)
+        with pytest.raises(ResolutionError, match=why) as caught:
+            trust.check_named(intent, made.catalog_of(tmp_path, entries))
+        assert caught.value.where == f"{intent.path}:{intent.lines['plugins', 1]}"
 
 
 def test_nothing_from_outside_takes_a_place_unasked(tmp_path):
