@@ -246,29 +246,23 @@ def test_the_command_writes_and_checks(tmp_path):
 
 
 def test_the_suite_runs_in_pytest(made, tmp_path):
-    def run():
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "pih.conformance.pytest_plugin",
-            "--pih-plugin",
-            str(made),
-        ]
-        command += ["--basetemp", str(tmp_path / "base"), "-p", "no:cacheprovider"]
-        (tmp_path / "empty").mkdir(exist_ok=True)
-        paths = f"{ROOT}/resolver:{ROOT}/runtime"
-        environment = {"PYTHONPATH": paths, "PIH_STORE": str(tmp_path / "store"), "PATH": "/usr/bin:/bin", "HOME": "/"}
-        return subprocess.run(
-            command, cwd=tmp_path / "empty", env=environment, capture_output=True, text=True, check=False
-        )
+    """The plugin's checks alone, in a folder with tests of its own; beside files that are named."""
+    folder = tmp_path / "tests"
+    folder.mkdir()
+    (folder / "test_other.py").write_text("def test_of_one_s_own():\n    raise KeyError('other')\n")
+    options = ["-q", "-p", "pih.conformance.pytest_plugin", "--pih-plugin", made, "-p", "no:cacheprovider"]
+    paths = f"{ROOT}/resolver:{ROOT}/runtime"
+    environment = {"PYTHONPATH": paths, "PIH_STORE": str(tmp_path / "store"), "PATH": "/usr/bin:/bin", "HOME": "/"}
+
+    def run(*files):
+        command = [sys.executable, "-m", "pytest", *options, "--basetemp", tmp_path / "base", *files]
+        return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
     passed = run()
     assert passed.returncode == 0, passed.stdout + passed.stderr
     path = made / PACKAGE / "ops.py"
     path.write_text(path.read_text().replace(' + attrs["eps"])', " + 1e-30)"))
-    failed = run()
+    failed = run("test_other.py")
     assert failed.returncode == 1
     assert "the report's mode allows" in failed.stdout
+    assert "KeyError: 'other'" in failed.stdout

@@ -2,7 +2,7 @@
 
     python -m pytest -p pih.conformance.pytest_plugin --pih-plugin my-npu
 
-`--pih-python` names the interpreter that has the plugin's wheels.
+`--pih-python` names the interpreter that has the plugin's wheels. Where no file is named, nothing else is collected.
 """
 
 from __future__ import annotations
@@ -31,6 +31,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("pih", "PIH conformance")
     group.addoption("--pih-plugin", action="append", default=[], metavar="FOLDER", help="A plugin's folder to try.")
     group.addoption("--pih-python", default=sys.executable, metavar="FILE", help="It has the plugin's wheels.")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Whoever names a plugin and no file asks for the plugin's checks, not for every test below this folder."""
+    if config.getoption("--pih-plugin") and config.args_source is pytest.Config.ArgsSource.INVOCATION_DIR:
+        config.args = []
 
 
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
