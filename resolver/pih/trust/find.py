@@ -6,6 +6,7 @@ is reported as refused, so that a broken package breaks no deployment that does 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -111,8 +112,8 @@ def _judged(place: Place, keyring: Keyring) -> Found:
 
 
 def _path(source: PluginSource, profile: Profile, keyring: Keyring, where: str) -> Iterator[Found]:
-    path = (profile.path.parent / source.path).resolve()
-    if not path.exists():
+    path = Path(os.path.realpath(profile.path.parent / source.path))
+    if not os.path.exists(path):  # noqa: PTH110 - raises nothing, however long the name
         raise ResolutionError(
             f"there is no {source.path} beside the profile",
             where=where,

@@ -44,7 +44,7 @@ def packed(place: Mapping[str, str], folder: Path, environment: Mapping[str, str
 
 def of_path(path: Path) -> Packed:
     """The plugin in a folder or an archive."""
-    return content.of_folder(path) if path.is_dir() else content.of_archive(path)
+    return content.of_folder(path) if os.path.isdir(path) else content.of_archive(path)  # noqa: PTH112 - raises nothing
 
 
 def below(folder: Path) -> list[Path]:

@@ -122,13 +122,13 @@ def test_pins_of_no_end(tmp_path):
 
 
 def test_many_large_plugins_are_looked_at_one_after_the_other(tmp_path):
-    for number in range(8):
+    for number in range(16):
         folder = made.plugin(tmp_path / "mine" / str(number), version=f"0.{number}")
         (folder / "pih_backend_npu" / "data.bin").touch()
         os.truncate(folder / "pih_backend_npu" / "data.bin", 40 << 20)
-    with room(256 << 20):
+    with room(400 << 20):
         known = made.catalog_of(tmp_path, '\n[[plugins]]\npath = "mine"\ntrust = "local"\n')
-    assert len(known.origins) == 8
+    assert len(known.origins) == 16
 
 
 def test_a_link_within_the_folder_is_a_file(tmp_path):
@@ -180,8 +180,14 @@ def pipe_for_an_archive(folder):
     (folder / index.INDEX).write_text(text.replace('"path": "npu"', '"path": "npu.tar"'))
 
 
+def name_that_is_too_long(folder):
+    pipe_for_an_archive(folder)
+    (folder / index.INDEX).write_text((folder / index.INDEX).read_text().replace("npu.tar", "n" * 5000))
+
+
 NOT_TO_BE_BELIEVED = [
-    empty, names_nothing, pipe_for_an_index, plugin_that_never_ends, plugin_that_waits, pipe_for_an_archive,
+    empty, name_that_is_too_long, names_nothing, pipe_for_an_index, plugin_that_never_ends, plugin_that_waits,
+    pipe_for_an_archive,
 ]  # fmt: skip
 
 
@@ -228,6 +234,14 @@ def test_a_profile_that_names_what_never_ends(tmp_path, path):
     pipe(tmp_path / "pipe")
     with pytest.raises(ResolutionError, match="not a plain file"):
         made.catalog_of(tmp_path, f'\n[[plugins]]\npath = "{path}"\ntrust = "local"\n')
+
+
+@pytest.mark.parametrize("path", ["loop", "a" * 300])
+def test_a_profile_that_names_what_nobody_can_open(tmp_path, path):
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(ResolutionError, match="beside the profile") as caught:
+        made.catalog_of(tmp_path, f'\n[[plugins]]\npath = "{path}"\ntrust = "local"\n')
+    assert caught.value.where.startswith(f"{tmp_path}/p.toml:")
 
 
 @pytest.mark.parametrize("bad", BAD)
