@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,20 @@ def read_at_most(path: Path, most: int) -> bytes:
 
 
 def json_of(data: str | bytes) -> Any:
-    """What the JSON says; raises ValueError for all that it cannot be, also for what is nested too deeply."""
+    """What the JSON says; raises ValueError for all that it cannot be: nested too deeply, a key that stands twice."""
     try:
-        return json.loads(data)
+        return json.loads(data, object_pairs_hook=_table)
     except RecursionError as problem:
         raise ValueError("nested too deeply") from problem
+
+
+def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Readers differ in which of two values they take; so neither is."""
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"{twice[:100]!r} stands twice in one table")
+    return table
 
 
 def said(problem: Exception) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -9,11 +10,35 @@ import attrs
 
 from pih.origin import Origin, Refused
 from pih.spdx import NOASSERTION
+from pih.structure import RefusedError, show
 
 Kind = Literal[
     "platform", "storage", "backend", "kernels", "memory", "transport", "model", "execution", "surface", "health"
 ]
 Mode = Literal["bf16", "f16", "f32", "f64", "exact"]
+_MOST_BYTES = 1 << 50
+
+
+def _whole(low: int, high: int) -> Callable[[object, attrs.Attribute[int], int], None]:
+    """Checks a whole number: what is not within, would upset the budget's sums."""
+
+    def check(_: object, attribute: attrs.Attribute[int], value: int) -> None:
+        if not low <= value <= high:
+            raise RefusedError(attribute.name, f"{show(value)} is out of range", f"allowed: {low} to {high}")
+
+    return check
+
+
+def _each(low: int) -> Callable[[object, attrs.Attribute[dict[str, int]], dict[str, int]], None]:
+    """Checks a table of whole numbers: none below `low`."""
+
+    def check(_: object, attribute: attrs.Attribute[dict[str, int]], value: dict[str, int]) -> None:
+        for name, number in value.items():
+            if not low <= number < 1 << 32:
+                what = f"{show(name)} = {show(number)} is out of range"
+                raise RefusedError(attribute.name, what, f"allowed: {low} to {(1 << 32) - 1}")
+
+    return check
 
 
 @attrs.frozen
@@ -27,7 +52,7 @@ class Constraint:
     arch: tuple[str, ...] = ()
     isa: tuple[str, ...] = ()
     sm: tuple[str, ...] = ()
-    devices: int = 0
+    devices: int = attrs.field(default=0, validator=_whole(0, 1024))
     device_memory: str = ""
     driver: str = ""
 
@@ -46,9 +71,9 @@ class RuntimePart:
     entry: str
     wheels: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
-    host_bytes: int = 0
-    host_bytes_per_token: int = 0
-    device_bytes: int = 0
+    host_bytes: int = attrs.field(default=0, validator=_whole(0, _MOST_BYTES))
+    host_bytes_per_token: int = attrs.field(default=0, validator=_whole(0, 1 << 20))
+    device_bytes: int = attrs.field(default=0, validator=_whole(0, _MOST_BYTES))
 
 
 @attrs.frozen
@@ -87,10 +112,10 @@ class Kernel:
     precision: str
     mode: Mode
     reference: str = ""
-    multiple: dict[str, int] = attrs.field(factory=dict)
-    reference_multiple: dict[str, int] = attrs.field(factory=dict)
-    equal: dict[str, int] = attrs.field(factory=dict)
-    scratch: dict[str, int] = attrs.field(factory=dict)
+    multiple: dict[str, int] = attrs.field(factory=dict, validator=_each(1))
+    reference_multiple: dict[str, int] = attrs.field(factory=dict, validator=_each(1))
+    equal: dict[str, int] = attrs.field(factory=dict, validator=_each(0))
+    scratch: dict[str, int] = attrs.field(factory=dict, validator=_each(0))
     shared_scratch: tuple[str, ...] = ()
 
 
@@ -108,8 +133,8 @@ class Fused:
     mode: Mode
     same: tuple[tuple[int, int], ...] = ()
     dropped: tuple[int, ...] = ()
-    equal: dict[str, int] = attrs.field(factory=dict)
-    multiple: dict[str, int] = attrs.field(factory=dict)
+    equal: dict[str, int] = attrs.field(factory=dict, validator=_each(0))
+    multiple: dict[str, int] = attrs.field(factory=dict, validator=_each(1))
     shared_scratch: tuple[str, ...] = ()
 
 
@@ -118,8 +143,8 @@ class Activation:
     """A private activation format: bytes of each group of values."""
 
     name: str
-    group: int
-    bytes_per_group: int
+    group: int = attrs.field(validator=_whole(1, 1 << 16))
+    bytes_per_group: int = attrs.field(validator=_whole(1, 1 << 20))
 
 
 @attrs.frozen
@@ -127,7 +152,7 @@ class Layout:
     """A weight layout: rows that are stored side by side."""
 
     name: str
-    rows: int
+    rows: int = attrs.field(validator=_whole(1, 1 << 16))
 
 
 @attrs.frozen
@@ -151,7 +176,7 @@ class Tested:
 
     version: str
     pih: str
-    abi: int
+    abi: int = attrs.field(validator=_whole(1, 9999))
 
 
 @attrs.frozen
@@ -166,7 +191,7 @@ class Manifest:
     id: str
     version: str
     kind: Kind
-    abi: int
+    abi: int = attrs.field(validator=_whole(1, 9999))
     summary: str
     provides: dict[str, str]
     requires: dict[str, str] = attrs.field(factory=dict)

@@ -11,6 +11,7 @@ from typing import get_args
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
+from pih.catalog import report_rules
 from pih.catalog.data import Kind, Manifest
 from pih.sizes import MEMORY
 from pih.spdx import NOASSERTION, expression
@@ -19,7 +20,6 @@ from pih.structure import RefusedError, StructureError, choice_problem, dotted, 
 from pih.toml_lines import key_lines, line_of, too_deep
 from pih_runtime.abi import ABI
 from pih_runtime.errors import ResolutionError
-from pih_runtime.ops import KERNEL_OPS
 
 CAPABILITIES = (
     "backend.device",
@@ -46,7 +46,6 @@ _SETS = {
     "runtime": ("wheels", "libraries"),
     "permissions": ("devices", "paths", "environment"),
 }
-_SOURCE = r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*"  # below the sources, whatever it says
 _VENDOR = r"[a-z][a-z0-9-]{0,62}(\.[a-z][a-z0-9_-]{0,62}){1,3}"
 _VARIABLE = r"[A-Z][A-Z0-9_]{0,127}"
 # What directs the loader, the C library, the interpreter or PIH itself is the image's to say.
@@ -91,7 +90,8 @@ def parse(raw: bytes, where: str) -> Manifest:
         first = failure.problems[0]
         raise refused(where, lines, first.path, first.what, first.fix) from failure
     except RefusedError as failure:
-        raise refused(where, lines, tuple(failure.key.split("|")), failure.what, failure.fix) from failure
+        keys = tuple(int(part) if part.isdigit() else part for part in failure.key.split("|"))
+        raise refused(where, lines, keys, failure.what, failure.fix) from failure
     return manifest
 
 
@@ -133,12 +133,7 @@ def _check(manifest: Manifest) -> None:
         if problem := variable_problem(name):
             fix = 'name a variable of the plugin\'s own, e.g. "NPU_VISIBLE_DEVICES"'
             raise RefusedError("permissions|environment", f"{show(name)} {problem}", fix)
-    for kernel in manifest.report.kernel:
-        if kernel.op not in KERNEL_OPS:
-            raise RefusedError("report|kernel", *choice_problem(kernel.op, KERNEL_OPS))
-    for table, entries in (("kernel", manifest.report.kernel), ("fused", manifest.report.fused)):
-        for entry in entries:
-            _check_form(f"report|{table}|source", entry.source, _SOURCE, "attention.h")
+    report_rules.check(manifest.report)
 
 
 def variable_problem(name: str) -> str:

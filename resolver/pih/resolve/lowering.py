@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from pih.catalog import Manifest, Report
+from pih.catalog import Kernel, Manifest, Report
 from pih.lock import Artifact, Binding, Limits, PlanRef, Target
 from pih.resolve.model import ModelFile
 from pih.resolve.solve import Solution
@@ -232,13 +232,28 @@ def _binding(bound: Any) -> Binding:
 
 def _scratch(binding: Binding, report: Report) -> int:
     """Bytes of private scratch that a thread needs for this kernel; the report counts float32 values."""
-    kernels = [kernel for kernel in report.kernel if binding.template in (kernel.template, kernel.reference)]
+    kernels = [kernel for kernel in report.kernel if _serves(kernel, binding)]
     floats = (sum(binding.constants[name] * many for name, many in kernel.scratch.items()) for kernel in kernels)
     return 4 * max(floats, default=0)
 
 
 def _shared_scratch(binding: Binding, report: Report) -> int:
     """Bytes of scratch that all blocks of a kernel share; the report counts float32 values."""
-    asked = [kernel.shared_scratch for kernel in report.kernel if kernel.template == binding.template]
-    asked += [kernel.shared_scratch for kernel in report.fused if kernel.template == binding.template]
+    asked = [
+        kernel.shared_scratch
+        for kernel in report.kernel
+        if _serves(kernel, binding) and binding.template == kernel.template
+    ]
+    asked += [
+        kernel.shared_scratch
+        for kernel in report.fused
+        if ("+".join(kernel.ops), kernel.template) == (binding.op, binding.template)
+    ]
     return 4 * sum(prod(binding.constants[name] for name in names) for names in asked if names)
+
+
+def _serves(kernel: Kernel, binding: Binding) -> bool:
+    """Whether the binding is one of this entry of the report; no two entries have form and template in common."""
+    form = (kernel.op, kernel.weight, kernel.layout, kernel.activation)
+    bound = (binding.op, binding.weight, binding.layout, binding.activation)
+    return form == bound and binding.template in (kernel.template, kernel.reference)

@@ -142,8 +142,8 @@ MESSAGES = {
             ),
         ),
         (
-            '13: report.kernel: "liner" is not allowed\n  to fix: did you mean "linear"? allowed: "embed", "rms_norm", '
-            '"quantize", "linear", "rope_table", "rope", "kv_write", "attention", "silu_mul", "add", '
+            '14: report.kernel[0].op: "liner" is not allowed\n  to fix: did you mean "linear"? allowed: "embed", '
+            '"rms_norm", "quantize", "linear", "rope_table", "rope", "kv_write", "attention", "silu_mul", "add", '
             '"gather" or "sample"'
         ),
     ),
@@ -155,7 +155,7 @@ MESSAGES = {
                 'source = "../other/add.h"\ntemplate = ""\nconstants = []\nprecision = ""\nmode = "f32"\n[runtime]'
             ),
         ),
-        '13: report.kernel.source: "../other/add.h" is not allowed\n  to fix: write it like "attention.h"',
+        '19: report.kernel[0].source: "../other/add.h" is not allowed\n  to fix: write it like "attention.h"',
     ),
 }
 

@@ -10,7 +10,7 @@ import pytest
 from pih_runtime.errors import BuildError, PihError, ResolutionError
 from pih_runtime.ops import KERNEL_OPS
 from pih_runtime.plan import Limits, from_json, to_json
-from pih_steps.lower import Builder, NoKernelError, Tensor, lower, parse_report, plan_sha256, read_report
+from pih_steps.lower import Builder, NoKernelError, Tensor, lower, parse_report, pick, plan_sha256, read_report
 from pih_steps.lower.plugin import load_graph
 from tests.unit.lower.made import (
     FLOAT,
@@ -72,6 +72,21 @@ def test_symbols_say_template_and_constants():
     assert "attention_heads4_kv_heads2_head_dim16_page_size16_kv1_scale_bits1048576000" in symbols
     assert "rms_norm_f32_columns64_groups1_eps_bits925353388" in symbols
     assert {call.symbol for call in lowered().plan.calls} == set(symbols)
+
+
+def test_what_a_report_may_name_is_what_the_calls_have(monkeypatch):
+    """Of every op that the two models use; `add` alone is in no plan."""
+    found = {}
+
+    def record(node, pack, real=pick.figures):
+        figures = real(node, pack)
+        found.setdefault(node.op, set()).add(frozenset(figures))
+        return figures
+
+    monkeypatch.setattr(pick, "figures", record)
+    lowered()
+    lowered(checkpoint(llama_tensors("q4_1")), quantized_report())
+    assert found == {op: {names} for op, names in pick.FIGURES.items() if op != "add"}
 
 
 def test_a_private_activation_is_made_once_for_its_consumers():
