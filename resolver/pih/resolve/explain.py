@@ -80,10 +80,11 @@ def cycle(solution: Solution) -> ResolutionError:
         uses = providers_of(members[one], solution)
         capability = next(name for name, provider in uses.items() if provider.id == two)
         verb = "requires" if capability in members[one].requires else "uses"
-        lines.append(f"{one} {verb} {capability} of {two}")
+        lines.append(f"{one} {verb} {capability} of {two if two != one else 'itself'}")
     because = ",\n  and ".join(lines)
+    so = "none of them can start first" if len(lines) > 1 else "it would have to start before itself"
     return ResolutionError(
-        f"Because {because}.\n  So none of them can start first.",
+        f"Because {because}.\n  So {so}.",
         fix=f"take one of these requirements out of its plugin.toml, or choose another plugin than {ids[0]}",
     )
 

@@ -22,7 +22,7 @@ def start_order(solution: Solution) -> tuple[str, ...]:
     """Ids of the plugins that run, each after those it uses; ties by id. Empty where they go round in a circle."""
     running = {plugin.id: plugin for plugin in solution.plugins if plugin.runtime is not None}
     after = {
-        name: {provider.id for provider in providers_of(plugin, solution).values()} & running.keys() - {name}
+        name: {provider.id for provider in providers_of(plugin, solution).values()} & running.keys()
         for name, plugin in running.items()
     }
     order: list[str] = []
@@ -38,7 +38,7 @@ def circle(solution: Solution) -> tuple[str, ...]:
     """Plugins that run and require each other in a circle, the first also last; of a solution that cannot start."""
     running = {plugin.id: plugin for plugin in solution.plugins if plugin.runtime is not None}
     after = {
-        name: sorted({p.id for p in providers_of(plugin, solution).values()} & running.keys() - {name})
+        name: sorted({p.id for p in providers_of(plugin, solution).values()} & running.keys())
         for name, plugin in running.items()
     }
     while free := [name for name, others in after.items() if not others]:

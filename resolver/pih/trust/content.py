@@ -191,6 +191,14 @@ def _check_whole(manifest: Manifest, files: Mapping[str, bytes], where: str) -> 
                 where=where,
                 fix="rename the package, e.g. pih_" + manifest.id.replace("/", "_").replace("-", "_"),
             )
+        module, _, name = part.entry.partition(":")
+        mention = re.compile(rb"\b%b\b|\bimport \*|\b__getattr__\b" % name.encode())
+        if module != part.package or not mention.search(files[f"{part.package}/__init__.py"]):
+            raise ResolutionError(
+                f"{manifest.id} is entered by {part.entry}, which {part.package}/__init__.py does not have",
+                where=where,
+                fix=f"define {name} there, or let entry name what is there: {part.package}:…",
+            )
     devices = (name for name in manifest.permissions.devices if name not in FAMILIES)
     for path in (*devices, *manifest.permissions.paths):
         if not _HOST_PATH.fullmatch(path) or "**" in path or posixpath.normpath(path) != path:

@@ -31,6 +31,28 @@ def test_what_the_manifest_does_not_name_moves_nothing(tmp_path):
     assert content.of_folder(folder).content.sha256 != before
 
 
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("def start(context):\n    return {}\n", True),
+        ("from pih_backend_npu.device import (\n    start,\n)\n", True),
+        ("from pih_backend_npu.device import open as start\n", True),
+        ("from pih_backend_npu.device import *\n", True),
+        ("def begin(context):\n    return {}\n", False),
+        ("def start_all(context):\n    return {}\n", False),
+        ("", False),
+    ],
+)
+def test_what_a_plugin_is_entered_by_is_there(tmp_path, text, whole):
+    folder = made.plugin(tmp_path / "npu")
+    (folder / "pih_backend_npu" / "__init__.py").write_text(text)
+    if whole:
+        assert content.of_folder(folder).content.manifest.id == "backend/npu"
+        return
+    with pytest.raises(ResolutionError, match=r"entered by pih_backend_npu:start, which .* does not have"):
+        content.of_folder(folder)
+
+
 def test_unpacking_gives_the_files_back(tmp_path):
     held = content.of_folder(made.plugin(tmp_path / "npu"))
     (tmp_path / "a.tar").write_bytes(held.archive)
@@ -79,7 +101,10 @@ def test_an_archive_of_another_form_is_refused(tmp_path, extra):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (("pih_backend_npu:start", "pih_other:start"), ""),
+        (
+            ("pih_backend_npu:start", "pih_other:start"),
+            "is entered by pih_other:start, which pih_backend_npu/__init__.py does not",
+        ),
         (('package = "pih_backend_npu"', 'package = "pih_gone"'), "has no package pih_gone"),
         (('package = "pih_backend_npu"', 'package = "json"'), "has no package json"),
         (('id = "backend/npu"', 'id = "backend/../npu"'), "is not allowed"),
