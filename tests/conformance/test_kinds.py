@@ -66,6 +66,7 @@ BROKEN = {
         "goes on after stop": ("server.py", "        self._server.should_exit = True\n        self._thread.join()\n        self._loop.close()\n        if self._file is not None:\n            self._file.unlink(missing_ok=True)\n", "        pass\n", "http: after stop nobody is served"),
     },
     "health": {
+        "memory taken at import": ("metrics.py", "\n\ndef ", "\n\nHELD = b'x' * (100 << 20)\n\n\ndef ", "memory: what is taken is what the plan asks for"),
         "dead until ready": ("__init__.py", 'return Reply(200, _TEXT, b"live\\n")', 'return Reply(200 if context.ready() else 503, _TEXT, b"live\\n")', "health: live whatever the rest"),
         "ready once and for all": ("__init__.py", "    def ready() -> Reply:\n", "    seen = []\n\n    def ready() -> Reply:\n        seen.extend([1] * context.ready())\n        if seen:\n            return Reply(200, _TEXT, b'')\n", "health: ready when the worker says so, and no more when it stops"),
         "labels not escaped": ("metrics.py", '.replace("\\n", "\\\\n")', "", "health: metrics in Prometheus's format"),

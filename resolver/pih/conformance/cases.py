@@ -93,7 +93,7 @@ def _rms_norm(entry: Entry) -> Made:
 
 
 def _linear(entry: Entry) -> Made:
-    for n, k, accumulate in ((20, 64, False), (48, 32, False), (32, 96, True)):
+    for n, k, accumulate in ((20, 64, False), (48, 32, False), (32, 96, True), (20, 576, False)):
 
         def make(draft: Draft, n: int = n, k: int = k, accumulate: bool = accumulate) -> Operand:
             x = draft.embed(k, n)
@@ -161,6 +161,7 @@ _HEADS = (
     _Heads(2, 1, 16, "f32", 0.25, long=True),
     _Heads(4, 2, 16, "bf16", 0.4, long=True),
     _Heads(3, 3, 32, "f32", 0.11),
+    _Heads(2, 1, 64, "bf16", 0.125),
     _Heads(2, 2, 16, "f32", 0.25, q=400, v=1000),
 )
 
