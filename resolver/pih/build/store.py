@@ -33,6 +33,7 @@ from pih.home import home
 from pih_runtime.errors import BuildError, FetchError
 
 Place = Literal["steps", "python", "roots", "images"]
+FOLDERS = ("sha256", "steps", "python", "roots", "images", "tmp")
 _CHUNK = 1 << 20
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 _ROOM = "make room on its disk, or set PIH_STORE to a folder on another one"
@@ -189,7 +190,7 @@ def default_root(environment: Mapping[str, str]) -> Path:
 def open_store(root: Path) -> Store:
     """The store at `root`, made if need be; raises BuildError where it cannot be written."""
     try:
-        for name in ("sha256", "steps", "python", "roots", "images", "tmp"):
+        for name in FOLDERS:
             (root / name).mkdir(parents=True, exist_ok=True)
     except OSError as problem:
         raise BuildError(

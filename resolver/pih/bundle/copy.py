@@ -1,41 +1,48 @@
-"""A copy of an image layout where a user wants one, made beside and renamed: the folder is never there by half."""
+"""A copy of an image layout where a user wants one. It takes the place of a layout that can be made again, alone."""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from pih.build import tree
-from pih_runtime.errors import UsageError, WorkerError
+from pih.build.placing import placed
+from pih.bundle import layout as layouts
+from pih.bundle import modelpack
+from pih.bundle.layout import Layout
+from pih_runtime.errors import SealError, UsageError, WorkerError
 
 _FICLONE = 0x40049409  # linux/fs.h
 _PARTS = {"oci-layout", "index.json", "blobs"}
+_ENTRY = ["/usr/bin/pih-worker"]  # of every image of pih, and of no other
+_FIX = "name another folder, or remove this one"
 
 
-def copied(image: Path, output: Path, finish: Callable[[Path], None] = lambda _: None) -> Path:
-    """A layout of the user's own: hard links would let an edit reach the store. Replaces no other folder than a layout.
+def unsealed(before: Layout) -> None:
+    """Raises UsageError for a layout with a seal, which a copy without one would throw away."""
+    if before.attached:
+        what = "is a sealed bundle, and its signatures cannot be made again"
+        raise UsageError(what, where=str(before.path), fix=_FIX)
 
-    finish: changes the copy before it is there for others.
+
+def copied(
+    image: Path,
+    output: Path,
+    finish: Callable[[Path], None] = lambda _: None,
+    check: Callable[[Layout], None] = unsealed,
+) -> Path:
+    """A layout of the user's own: hard links would let an edit reach the store.
+
+    finish: changes the copy before it is there for others. check: raises where an image's layout there must stay. All
+    else that is there stays, unless pih can make it again: raises UsageError.
     """
-    if os.path.lexists(output) and not _is_layout(output):
-        raise UsageError("is there already, and is no image layout", where=str(output), fix="name another folder")
-    output.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as beside:
-        made, before = Path(beside, "new"), Path(beside, "before")
-        try:
-            shutil.copytree(image, made, copy_function=_copy)
-        except WorkerError as problem:
-            problem.where = problem.where.replace(str(made), str(output))
-            raise
+    if output.resolve().is_relative_to(image.resolve()) and not output.exists():
+        raise UsageError("is inside of the bundle itself", where=str(output), fix="name another folder")
+    with placed(output, lambda place: _check(place, check)) as made:
+        shutil.copytree(image, made, copy_function=_copy)
         finish(made)
-        tree.sync(made)
-        if output.exists():
-            output.rename(before)
-        made.rename(output)
     return output
 
 
@@ -55,8 +62,33 @@ def _copy(source: str, target: str) -> None:
         ) from problem
 
 
-def _is_layout(path: Path) -> bool:
-    """A folder with what a layout has and nothing else: all of it can be made again."""
-    if path.is_symlink() or not path.is_dir():
-        return False
-    return {entry.name for entry in path.iterdir()} - {"manifest.json"} == _PARTS
+def _check(place: Path, check: Callable[[Layout], None]) -> None:
+    if not os.path.lexists(place):
+        return
+    folder = place.is_dir() and not place.is_symlink()
+    if not folder or {item.name for item in place.iterdir()} - {"manifest.json"} != _PARTS:
+        raise UsageError("is there already, and is no image layout", where=str(place), fix="name another folder")
+    known = modelpack.blobs(place)
+    if known is None:
+        known, before = _blobs(place)
+        check(before)
+    held = {f"sha256:{path.name}" for path in (place / "blobs" / "sha256").iterdir()}
+    if held != known or [path.name for path in (place / "blobs").iterdir()] != ["sha256"]:
+        raise _foreign(place)
+
+
+def _blobs(place: Path) -> tuple[set[str], Layout]:
+    """Digests of all that an image of pih and its seal consist of."""
+    try:
+        image = layouts.read(place)
+        attached = {digest for item in image.attached for digest in (item.digest, *layouts.blobs_of(image, item))}
+    except SealError as problem:
+        raise _foreign(place) from problem
+    settings = image.config.get("config")
+    if not isinstance(settings, dict) or settings.get("Entrypoint") != _ENTRY:
+        raise _foreign(place)
+    return {image.digest, image.config_digest, *(layer.digest for layer in image.layers)} | attached, image
+
+
+def _foreign(place: Path) -> UsageError:
+    return UsageError("is there already, and holds what pih cannot make again", where=str(place), fix=_FIX)

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from pih.build.store import measure
+from pih.bundle import layout as layouts
+from pih_runtime.errors import SealError
 from pih_steps import oci
 
 MANIFEST = "application/vnd.cncf.model.manifest.v1+json"
@@ -48,6 +50,22 @@ def write(
     entry = {**found.descriptor(), "artifactType": MANIFEST, "annotations": {_REFERENCE: version}}
     (layout / "index.json").write_bytes(oci.index([entry]))
     return found
+
+
+def blobs(layout: Path) -> set[str] | None:
+    """Digests of what a layout of `write` consists of; None where it is another one."""
+    try:
+        index = layouts.parsed((layout / "index.json").read_bytes(), layout)
+        (entry,) = index["manifests"]
+        if entry["artifactType"] != MANIFEST:
+            return None
+        manifest = layouts.parsed(layouts.small_blob(layout, entry["digest"], entry["size"]), layout)
+        weights, table = manifest["layers"]
+        if (weights["mediaType"], table["mediaType"]) != (WEIGHT, WEIGHT_CONFIG):
+            return None
+        return {entry["digest"], *(str(blob["digest"]) for blob in (manifest["config"], weights, table))}
+    except (OSError, SealError, LookupError, TypeError, ValueError, AttributeError):
+        return None
 
 
 def _file(layout: Path, kind: str, name: str, path: Path) -> Mapping[str, Any]:

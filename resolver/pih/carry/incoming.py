@@ -21,7 +21,7 @@ from pih.build.store import Store
 from pih.carry import listing
 from pih.carry.listing import Listing
 from pih.tarball import TarFile
-from pih_runtime.errors import FetchError
+from pih_runtime.errors import FetchError, PihError, UsageError
 
 _CHUNK = 1 << 20
 _FIX = "copy the mirror again, or export it again"
@@ -42,13 +42,26 @@ def bring(path: Path, store: Store, listener: Listener) -> Arrived:
     """
     try:
         files = _files(path)
-        name, size, stream = next(files, ("", 0, None))
-        if name != listing.NAME or stream is None or size > listing.MOST:
-            raise FetchError(f"no {listing.NAME} comes first", where=str(path), fix=_FIX)
-        found = listing.from_json(stream.read(), f"{path}: {listing.NAME}")
-        return _bring(found, files, path, store, listener)
+        return _bring(_listing(files, path), files, path, store, listener)
     except (tarfile.TarError, EOFError) as problem:
         raise FetchError(f"not a mirror: {problem}", where=str(path), fix=_FIX) from problem
+
+
+def is_mirror(path: Path) -> bool:
+    """Whether a listing and the files that it lists are all that is there. Their bytes are not read."""
+    try:
+        files = _files(path)
+        found = _listing(files, path)
+        return {name for name, _, _ in files} <= found.files.keys()
+    except (PihError, tarfile.TarError, EOFError, OSError):
+        return False
+
+
+def _listing(files: Iterator[tuple[str, int, IO[bytes]]], path: Path) -> Listing:
+    name, size, stream = next(files, ("", 0, None))
+    if name != listing.NAME or stream is None or size > listing.MOST:
+        raise FetchError(f"no {listing.NAME} comes first", where=str(path), fix=_FIX)
+    return listing.from_json(stream.read(), f"{path}: {listing.NAME}")
 
 
 def _bring(
@@ -74,7 +87,7 @@ def _bring(
                     added.append(sha256)
                 else:
                     copy.unlink()
-            except FetchError:
+            except BaseException:
                 listener(FetchFailed(words.get(name, name)))
                 raise
             listener(FetchDone(words.get(name, name), "the mirror"))
@@ -99,7 +112,9 @@ def _files(path: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
     if path.is_dir():
         yield from _of_folder(path)
         return
-    with TarFile.open(path, "r|") as archive:
+    if not path.is_file():  # a pipe would wait
+        raise UsageError("neither a folder nor a file", where=str(path), fix="name a mirror")
+    with TarFile.open(path, "r:") as archive:
         for member in archive:
             if member.isdir():
                 continue

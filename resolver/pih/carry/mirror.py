@@ -6,18 +6,19 @@ The folder can be used as it is (PIH_MIRROR, PIP_FIND_LINKS); the archive is the
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
-import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import attrs
 
-from pih.build import graph, tree
+from pih.build import graph
+from pih.build.placing import placed
 from pih.build.progress import Listener, StepDone, StepStarted
 from pih.build.store import Store, measure
-from pih.carry import listing
+from pih.carry import incoming, listing
 from pih.carry.listing import Listing
 from pih.lock import Artifact, Lock
 from pih_runtime.errors import UsageError
@@ -59,16 +60,13 @@ def listed(
 
 def write(found: Listing, store: Store, wheels: Sequence[Path], output: Path, listener: Listener) -> None:
     """Write the mirror: one archive where the name ends in .tar, else a folder. It takes the place of a mirror only."""
-    _check_place(output)
-    output.parent.mkdir(parents=True, exist_ok=True)
     sources = {f"wheels/{path.name}": path for path in wheels}
     for item in found.artifacts:
         store.check(item.sha256, item.size)
         sources[f"sha256/{item.sha256}"] = store.path(item.sha256)
-    with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as beside:
-        made = Path(beside, "new")
-        listener(StepStarted(output.name))
-        began = time.monotonic()
+    listener(StepStarted(output.name))
+    began = time.monotonic()
+    with placed(output, _check) as made:
         if output.suffix == ARCHIVE:
             entries = [tar.Entry(name, path) for name, path in sources.items()]
             with made.open("wb") as stream:
@@ -79,21 +77,18 @@ def write(found: Listing, store: Store, wheels: Sequence[Path], output: Path, li
             for name, path in sources.items():
                 (made / name).parent.mkdir(exist_ok=True)
                 shutil.copyfile(path, made / name)
-        tree.sync(made)
-        if output.is_dir():
-            output.rename(Path(beside, "before"))
-        made.rename(output)
-        listener(StepDone(output.name, time.monotonic() - began, cached=False))
-        tree.remove(Path(beside, "before"))
+    listener(StepDone(output.name, time.monotonic() - began, cached=False))
 
 
-def _check_place(output: Path) -> None:
-    fix = "name another place, or remove what is there"
-    if output.suffix == ARCHIVE:
-        if output.is_dir():
-            raise UsageError("is a folder", where=str(output), fix=fix)
-    elif output.exists() and not (output / listing.NAME).is_file() and (output.is_file() or any(output.iterdir())):
-        raise UsageError("is there already, and is no mirror", where=str(output), fix=fix)
+def _check(place: Path) -> None:
+    """Raises UsageError unless nothing is there, an empty folder, or a mirror and nothing else."""
+    archive = place.suffix == ARCHIVE
+    empty = not archive and place.is_dir() and not any(place.iterdir())
+    if not os.path.lexists(place) or empty:
+        return
+    if place.is_symlink() or place.is_dir() == archive or not incoming.is_mirror(place):
+        what = "is a folder" if archive and place.is_dir() else "is there already, and is no mirror"
+        raise UsageError(what, where=str(place), fix="name another place, or remove what is there")
 
 
 def _left_out(locks: Sequence[Locked], carried: dict[str, Artifact], wheels: Sequence[Path]) -> Iterable[str]:

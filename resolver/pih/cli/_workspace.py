@@ -15,7 +15,7 @@ from pih import lock as locks
 from pih import pins, profile, stale, trust
 from pih.build import pin
 from pih.build.progress import Listener, Withdrawn, renderer
-from pih.build.store import Store, default_root, open_store
+from pih.build.store import FOLDERS, Store, default_root, open_store
 from pih.bundle import own as owned
 from pih.catalog import Catalog
 from pih.cli import _terminal
@@ -69,6 +69,17 @@ def one_form(**asked: bool) -> str:
 def store() -> Store:
     """The user's store."""
     return open_store(default_root(os.environ))
+
+
+def outside_the_store(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
+    """Callback of an option that names a place to write to: the store keeps what it made as it was made."""
+    try:
+        root = default_root(os.environ).resolve()
+    except UsageError:  # no home, and so no store
+        return path
+    if path is not None and any(path.resolve().is_relative_to(root / name) for name in FOLDERS):
+        raise UsageError("is in the store, where nothing is changed", where=str(path), fix="name another place")
+    return path
 
 
 @contextmanager

@@ -19,7 +19,14 @@ from pih_runtime.errors import BuildError, UsageError
 
 @click.command(epilog="Example: pih build --profile profiles/smollm2-cpu.toml --output dist/smollm2")
 @_workspace.profile_option
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="DIR", help="Also copy the layout there.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    callback=_workspace.outside_the_store,
+    metavar="DIR",
+    help="Also copy the layout there.",
+)
 @click.option(
     "--key",
     "key_paths",

@@ -18,7 +18,14 @@ from pih_runtime.errors import SealError, UsageError
 
 @click.command(epilog="Example: pih export dist/smollm2 -o smollm2.pih && sh smollm2.pih install --prefix /opt/pih")
 @click.argument("bundle")
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, metavar="FILE")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    callback=_workspace.outside_the_store,
+    metavar="FILE",
+)
 @click.option(
     "--weights",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),

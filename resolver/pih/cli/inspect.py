@@ -34,6 +34,7 @@ from pih_runtime.errors import UsageError
     "--html",
     "page",
     type=click.Path(path_type=Path),
+    callback=_workspace.outside_the_store,
     metavar="FILE",
     help="Write all of it as one page for a browser, which needs no network.",
 )

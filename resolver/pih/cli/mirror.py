@@ -36,7 +36,13 @@ def command() -> None:
 @click.option("--profile", "profiles", type=_PATH, multiple=True, metavar="FILE", help="A profile; may be given again.")
 @click.option("--lock", "lock_paths", type=_PATH, multiple=True, metavar="FILE", help="A lock; may be given again.")
 @click.option(
-    "-o", "--output", type=_PATH, required=True, metavar="PATH", help="A folder, or a file that ends in .tar."
+    "-o",
+    "--output",
+    type=_PATH,
+    required=True,
+    callback=_workspace.outside_the_store,
+    metavar="PATH",
+    help="A folder, or a file that ends in .tar.",
 )
 @click.option("--weights", is_flag=True, help="Also the checkpoints of weights that are delivered separately.")
 @click.option(

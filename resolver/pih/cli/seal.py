@@ -15,7 +15,13 @@ from pih.trust import keys
 @click.command(epilog="Example: pih seal dist/smollm2 -o dist/sealed --key team.pem")
 @click.argument("bundle")
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), metavar="DIR", required=True, help="Where to write the layout."
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    callback=_workspace.outside_the_store,
+    metavar="DIR",
+    required=True,
+    help="Where to write the layout.",
 )
 @click.option(
     "--key",

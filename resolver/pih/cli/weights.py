@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
-import tempfile
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 import click
 
 from pih import licences
+from pih.build.placing import placed
 from pih.build.progress import renderer
 from pih.build.store import measure
 from pih.bundle import modelpack
@@ -18,9 +20,13 @@ from pih.bundle.copy import copied
 from pih.bundle.run import DIGESTS_FILE, WEIGHTS_FILE, digests_of
 from pih.cli import _builders, _workspace
 from pih.lock import Lock
+from pih.reading import json_of, read_at_most
 from pih.spdx import NOASSERTION
-from pih_runtime.digests import root
-from pih_runtime.errors import SealError
+from pih_runtime.digests import MOST, parse, root
+from pih_runtime.errors import SealError, UsageError
+from pih_steps.lower.safetensors import MAX_HEADER
+
+_DESCRIBED = re.compile(r"[^ ]+ [^ ]+ \[[0-9, ]*\]")  # format, layout, shape
 
 
 @click.group()
@@ -39,6 +45,7 @@ def command() -> None:
 @click.option(
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
+    callback=_workspace.outside_the_store,
     metavar="FILE",
     help="Also copy the packed file there, and its table of digests beside it: FILE with the suffix .digests.",
 )
@@ -46,6 +53,7 @@ def command() -> None:
     "--oci",
     "artifact",
     type=click.Path(path_type=Path, file_okay=False),
+    callback=_workspace.outside_the_store,
     metavar="DIR",
     help="Also write both there as a ModelPack artifact in an OCI layout, for a registry: skopeo copy oci:DIR docker://…",
 )
@@ -66,7 +74,8 @@ def pack(profile_path: Path, output: Path | None, artifact: Path | None, offline
     pin = root(table.read_bytes())
     _check_pin(found.lock, pin, profile_path)
     if output is not None:
-        weights, table = _copied(weights, output), _copied(table, digests_of(output))
+        weights = _copied(weights, output, _is_packed)
+        table = _copied(table, digests_of(output), _is_table)
     manifest = _artifact(found.lock, weights, table, artifact) if artifact is not None else ""
     digest, size = measure(weights)
     pinned = bool(found.lock.weights.digest)
@@ -103,12 +112,34 @@ def _artifact(lock: Lock, weights: Path, table: Path, output: Path) -> str:
     return made.digest
 
 
-def _copied(path: Path, output: Path) -> Path:
-    with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as folder:
-        beside = Path(folder, "new")
-        with path.open("rb") as reader, beside.open("wb") as writer:
-            shutil.copyfileobj(reader, writer, 1 << 20)
-            writer.flush()
-            os.fsync(writer.fileno())
-        beside.replace(output)
+def _copied(path: Path, output: Path, is_own: Callable[[Path], bool]) -> Path:
+    """A copy at `output`. is_own: whether what is there is of this kind: raises UsageError for any other file."""
+
+    def check(place: Path) -> None:
+        if os.path.lexists(place) and not (place.is_file() and is_own(place)):
+            what = "is there already, and is nothing that pih packed"
+            raise UsageError(what, where=str(place), fix="name another file, or remove this one")
+
+    with placed(output, check) as made:
+        shutil.copyfile(path, made)
     return output
+
+
+def _is_packed(path: Path) -> bool:
+    """Whether each tensor is described as packing does it; a checkpoint's are not."""
+    with path.open("rb") as reader:
+        length = int.from_bytes(reader.read(8), "little")
+        head = reader.read(length) if length < MAX_HEADER else b""
+    try:
+        described = json_of(head)["__metadata__"].values()
+        return all(_DESCRIBED.fullmatch(text) for text in described)
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return False
+
+
+def _is_table(path: Path) -> bool:
+    try:
+        parse(read_at_most(path, MOST))
+    except ValueError:
+        return False
+    return True

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pih.bundle.copy import copied
+from pih.bundle.layout import Layout
 from pih.seal import cyclonedx, dsse, intact, parts, provenance, referrers, spdx, verify
 from pih.seal.intact import Image
+from pih_runtime.errors import PihError, UsageError
 from pih_steps.oci import canonical
 
 if TYPE_CHECKING:  # where nothing is signed, nothing waits for the library
@@ -19,7 +21,10 @@ if TYPE_CHECKING:  # where nothing is signed, nothing waits for the library
 
 
 def seal(source: Path, output: Path, privates: Iterable[Ed25519PrivateKey]) -> verify.Verified:
-    """Check the layout `source`, and write a sealed copy of it; raises SealError where it is not intact."""
+    """Check the layout `source`, and write a sealed copy of it; raises SealError where it is not intact.
+
+    A seal that is at `output` gives way to one with the signatures of the same keys: raises UsageError for another.
+    """
     found = verify.whole(source)
     image = found.image
     documents = dict(found.documents) or _documents(image)
@@ -28,9 +33,32 @@ def seal(source: Path, output: Path, privates: Iterable[Ed25519PrivateKey]) -> v
         for private in privates:
             envelope = dsse.signed(envelope, private)
         documents[kind] = dsse.to_json(envelope)
-    copied(source, output, lambda folder: referrers.write(folder, intact.entry(image), image.blob, documents))
     envelopes = {predicate: dsse.parse(documents[kind]) for predicate, kind in referrers.STATEMENTS.items()}
+    copied(
+        source,
+        output,
+        lambda folder: referrers.write(folder, intact.entry(image), image.blob, documents),
+        lambda before: _check(before, _keys(envelopes.values())),
+    )
     return verify.Verified(image, documents, envelopes)
+
+
+def _check(before: Layout, ours: set[str]) -> None:
+    try:
+        held = referrers.read(before)
+        gone = _keys(dsse.parse(held[kind]) for kind in referrers.STATEMENTS.values() if held) - ours
+    except (PihError, dsse.EnvelopeError):
+        gone = {dsse.UNKNOWN}
+    if gone:
+        raise UsageError(
+            f"is a bundle that {min(gone)} signed, and that signature cannot be made again",
+            where=str(before.path),
+            fix="name another folder, or remove this one",
+        )
+
+
+def _keys(envelopes: Iterable[dsse.Envelope]) -> set[str]:
+    return {item.keyid for envelope in envelopes for item in envelope.signatures}
 
 
 def _documents(image: Image) -> dict[str, bytes]:

@@ -122,6 +122,17 @@ def test_image_builds_without_the_bytes_and_the_weights_when_they_are_at_hand(lo
     assert "not pinned" in ours("explain", "--profile", locked, "--offline").stdout
     assert "not pinned" in ours("inspect", image["layout"]).stdout
 
+    before = output.stat().st_ino
+    ours(*pack)  # what was packed may be packed again
+    assert output.stat().st_ino != before
+    table = output.with_suffix(".digests")
+    for place, content in ((output, checkpoint.read_bytes()), (table, b"notes")):
+        kept = place.read_bytes()
+        place.write_bytes(content)  # a checkpoint is no packed weights
+        assert "nothing that pih packed" in ours(*pack, check=False).stderr
+        assert place.read_bytes() == content
+        place.write_bytes(kept)
+
     ask = ("run", "--profile", locked, "--offline", "--prompt", "Hi", "--max-tokens", "4")
     without = ours(*ask, check=False)
     assert without.returncode == 2

@@ -226,3 +226,37 @@ def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space"):
         a_mirror(tmp_path, tmp_path / "out" / "mirror")
     assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_what_is_no_mirror_stays_whatever_its_name(tmp_path):
+    important = tmp_path / "important.tar"
+    with tarfile.open(important, "w") as other:
+        other.addfile(tarfile.TarInfo("thesis"), io.BytesIO())
+    a_mirror(tmp_path, tmp_path / "more.tar")
+    with tarfile.open(tmp_path / "more.tar", "a") as more:
+        more.addfile(tarfile.TarInfo("thesis"), io.BytesIO())
+    a_mirror(tmp_path, tmp_path / "more")
+    (tmp_path / "more/wheels/thesis").write_text("dear")
+    (tmp_path / "text.tar").write_text("dear" * 1000)
+    (tmp_path / "link.tar").symlink_to(important)
+    (tmp_path / "mine").write_text("dear")
+    os.mkfifo(tmp_path / "pipe.tar")
+    for name in ("important.tar", "more.tar", "more", "text.tar", "link.tar", "mine", "pipe.tar"):
+        before = (tmp_path / name).lstat()
+        with pytest.raises(UsageError, match="is no mirror"):
+            a_mirror(tmp_path, tmp_path / name)
+        after = (tmp_path / name).lstat()
+        assert (after.st_ino, after.st_size, after.st_mtime_ns) == (before.st_ino, before.st_size, before.st_mtime_ns)
+    assert (tmp_path / "more/wheels/thesis").exists()
+
+
+def test_a_mirror_may_fill_an_empty_folder(tmp_path, store):
+    (tmp_path / "out").mkdir()
+    held = a_mirror(tmp_path, tmp_path / "out")
+    assert set(incoming.bring(tmp_path / "out", store, silent).added) == set(held)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path, store):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UsageError, match="neither a folder nor a file"):
+        incoming.bring(tmp_path / "pipe", store, silent)
