@@ -25,7 +25,7 @@ BROKEN = {
     "a source that is not there": ("plugin.toml", 'source = "ops.py"\ntemplate = "gather"', 'source = "shards.py"\ntemplate = "gather"', "package"),
     "a source of another's": ("plugin.toml", 'source = "ops.py"', 'source = "../../../etc/passwd"', "manifest"),
     "no source": ("plugin.toml", 'source = "ops.py"', 'source = ""', "manifest"),
-    "no entry": ("plugin.toml", f'"{PACKAGE}:start"', f'"{PACKAGE}:begin"', "package"),
+    "no entry": ("plugin.toml", f'"{PACKAGE}:start"', f'"{PACKAGE}:begin"', "manifest"),
     "no memory of its own": ("plugin.toml", "host_bytes = 8000000", "host_bytes = 0", "package"),
     "a wheel that is not named": ("ops.py", "import math\n", "import math\n\nimport numpy\n", "package"),
     "another plugin's code": ("ops.py", "import math\n", "import math\n\nimport pih_backend_cpu\n", "package"),

@@ -9,9 +9,26 @@ from collections.abc import Collection, Iterable, Iterator
 from pih.catalog.data import Fused, Kernel, Report
 from pih.structure import RefusedError, choice_problem, show
 from pih_runtime.ops import KERNEL_OPS, OPS
-from pih_steps.lower.formats import BLOCKS
-from pih_steps.lower.pick import FIGURES
 
+_MATRIX = {"columns", "n", "k", "groups"}
+_CACHE = {"columns", "head_dim", "kv_heads", "page_size", "kv", "heads", "positions", "seqs"}
+# What `pih_steps.lower.pick` makes constants of, for each op, and the formats that `pih_steps.lower.formats` knows:
+# copies, which a test compares, as importing the lowering takes longer than reading every plugin.toml.
+FIGURES = {
+    "embed": frozenset(_MATRIX),
+    "rms_norm": frozenset({"columns", "head_dim", "groups", "eps_bits"}),
+    "quantize": frozenset({"columns"}),
+    "linear": frozenset({*_MATRIX, "accumulate"}),
+    "rope_table": frozenset({"columns", "groups"}),
+    "rope": frozenset({"columns", "head_dim", "pairs"}),
+    "kv_write": frozenset(_CACHE),
+    "attention": frozenset({*_CACHE, "scale_bits"}),
+    "silu_mul": frozenset({"columns"}),
+    "add": frozenset({"columns"}),
+    "gather": frozenset({"columns"}),
+    "sample": frozenset({"columns", "v"}),
+}
+FORMATS = ("f32", "f16", "bf16", "q4_1", "q8_0", "int8")
 _NAME = r"[A-Za-z_][A-Za-z0-9_]{0,127}"
 _SOURCE = r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*"  # below the sources, whatever it says
 
@@ -35,7 +52,7 @@ def _kernel(at: str, kernel: Kernel, layouts: Collection[str], activations: Coll
     _form(f"{at}|source", kernel.source, _SOURCE, "attention.h")
     figures = FIGURES[kernel.op]
     weighted = "groups" in figures
-    _choice(f"{at}|weight", kernel.weight, tuple(BLOCKS) if weighted else ("",))
+    _choice(f"{at}|weight", kernel.weight, FORMATS if weighted else ("",))
     _choice(f"{at}|layout", kernel.layout, layouts if weighted else ("",))
     _choice(f"{at}|activation", kernel.activation, ("f32", *activations))
     for key, name in (("template", kernel.template), ("reference", kernel.reference)):

@@ -19,23 +19,6 @@ from pih_steps.lower.report import MODES, Kernel, Report
 FAST, REFERENCE = "fast", "reference"
 _PAIRS = {"half": 0, "adjacent": 1}
 _KV = {"f32": 0, "bf16": 1}
-_MATRIX = {"columns", "n", "k", "groups"}
-_CACHE = {"columns", "head_dim", "kv_heads", "page_size", "kv", "heads", "positions", "seqs"}
-# The names that `figures` gives for each op: what a report may name.
-FIGURES = {
-    "embed": frozenset(_MATRIX),
-    "rms_norm": frozenset({"columns", "head_dim", "groups", "eps_bits"}),
-    "quantize": frozenset({"columns"}),
-    "linear": frozenset({*_MATRIX, "accumulate"}),
-    "rope_table": frozenset({"columns", "groups"}),
-    "rope": frozenset({"columns", "head_dim", "pairs"}),
-    "kv_write": frozenset(_CACHE),
-    "attention": frozenset({*_CACHE, "scale_bits"}),
-    "silu_mul": frozenset({"columns"}),
-    "add": frozenset({"columns"}),
-    "gather": frozenset({"columns"}),
-    "sample": frozenset({"columns", "v"}),
-}
 
 
 class NoKernelError(ResolutionError):

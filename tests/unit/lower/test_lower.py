@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from pih.catalog import report_rules
 from pih_runtime.errors import BuildError, PihError, ResolutionError
 from pih_runtime.ops import KERNEL_OPS
 from pih_runtime.plan import Limits, from_json, to_json
-from pih_steps.lower import Builder, NoKernelError, Tensor, lower, parse_report, pick, plan_sha256, read_report
+from pih_steps.lower import Builder, NoKernelError, Tensor, formats, lower, parse_report, pick, plan_sha256, read_report
 from pih_steps.lower.plugin import load_graph
 from tests.unit.lower.made import (
     FLOAT,
@@ -86,7 +87,8 @@ def test_what_a_report_may_name_is_what_the_calls_have(monkeypatch):
     monkeypatch.setattr(pick, "figures", record)
     lowered()
     lowered(checkpoint(llama_tensors("q4_1")), quantized_report())
-    assert found == {op: {names} for op, names in pick.FIGURES.items() if op != "add"}
+    assert found == {op: {names} for op, names in report_rules.FIGURES.items() if op != "add"}
+    assert tuple(formats.BLOCKS) == report_rules.FORMATS
 
 
 def test_a_private_activation_is_made_once_for_its_consumers():
