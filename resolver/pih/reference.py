@@ -69,6 +69,7 @@ def _exit_codes() -> str:
         "limits.contxt: unknown key", where="mine.toml:17", fix='did you mean "context"? known keys: context, …'
     )
     lines.append(
+        "| 70 | | a defect of pih itself, with a traceback: please report it |\n| 129 | | ended by SIGHUP |\n"
         "| 130 | | interrupted |\n| 141 | | the reader of its output went away |\n| 143 | | ended by SIGTERM |\n\n"
         "## For machines\n\n`pih --json-errors COMMAND …` prints a failure as one line of "
         "JSON, the last of stderr, where it would print words; the exit code is the same. `where` is a file with its "

@@ -98,8 +98,9 @@ def _on_signals(ends: SimpleQueue[End]) -> None:
     def handle(_number: int, _frame: FrameType | None) -> None:
         ends.put(SIGNAL)  # SimpleQueue.put is reentrant: safe in a handler
 
-    signal.signal(signal.SIGTERM, handle)
-    signal.signal(signal.SIGINT, handle)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
+            signal.signal(number, handle)
 
 
 def _drain(started: list[microkernel.Started], ends: SimpleQueue[End]) -> End:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from contextlib import suppress
+from typing import TextIO
 
 import click
 
@@ -75,26 +77,58 @@ def pih() -> None:
 
 def main() -> None:
     """Run the command line; a failure becomes its message on stderr and its exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr] # a name may hold what cannot be shown
+    _open()
+    try:
+        code = _code()
+    finally:
+        _drop(sys.stderr)
+        _drop(sys.stdout)
+    sys.exit(code)
+
+
+def _code() -> int:
     try:
         with pih.make_context("pih", sys.argv[1:]) as context:  # click's own main ends with 1 where a pipe is closed
             pih.invoke(context)
         sys.stdout.flush()
     except click.exceptions.Exit as end:
-        sys.exit(end.exit_code)
+        return end.exit_code
     except (PihError, click.ClickException) as error:
-        _fail(error)
+        return _failed(error)
     except (click.Abort, KeyboardInterrupt, EOFError):
-        sys.stderr.write("\n")  # after the ^C that a terminal shows
-        sys.exit(130)  # interrupted, as SIGINT would say
+        with suppress(OSError):
+            sys.stderr.write("\n")  # after the ^C that a terminal shows
+        return 130  # interrupted, as SIGINT would say
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is buffered goes nowhere
-        sys.exit(141)  # the reader of our output went away, as SIGPIPE would say
+        return 141  # the reader of our output went away, as SIGPIPE would say
     except OSError as problem:
-        _fail(_errors.of_system(problem))
+        if problem.filename is None and _drop(sys.stdout):
+            problem.filename = "the output"
+        return _failed(_errors.of_system(problem))
+    return 0
 
 
-def _fail(error: PihError | click.ClickException) -> None:
-    _errors.show(error, as_json=_errors.wants_json(sys.argv[1:]))
-    sys.exit(error.exit_code)
+def _failed(error: PihError | click.ClickException) -> int:
+    with suppress(OSError):  # the code says it too
+        _errors.show(error, as_json=_errors.wants_json(sys.argv[1:]))
+    return error.exit_code
+
+
+def _open() -> None:
+    """A stream that is closed takes nothing, and its number must not become that of a file."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            setattr(sys, name, open(number, "r+" if number else "r", closefd=False))  # noqa: SIM115 - for all the run
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr] # a name may hold what cannot be shown
+
+
+def _drop(stream: TextIO) -> bool:
+    """Let go of what cannot be written, and say so: the end of Python would fail with a code of its own."""
+    try:
+        stream.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return True
+    return False

@@ -388,13 +388,14 @@ def until(condition, seconds=5):
         time.sleep(0.01)
 
 
-def test_sigterm_lets_running_answers_end_and_refuses_new_ones(tmp_path, launch):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_request_to_end_lets_running_answers_end_and_refuses_new_ones(tmp_path, launch, number):
     worker = launch(write_bundle(tmp_path, settings=SLOW))
     worker.wait_for("ready in")
     stream = worker.client().completions.create(model="toy", prompt="a", max_tokens=60, stream=True)
     pieces = iter(stream)
     next(pieces)
-    worker.process.send_signal(signal.SIGTERM)
+    worker.process.send_signal(number)
     worker.wait_for("stopping:")
     assert worker.get("/health/ready").status_code == 503
     assert worker.get("/health/live").status_code == 200

@@ -4,6 +4,8 @@ import errno
 import json
 import os
 import resource
+import runpy
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -173,6 +175,89 @@ def test_a_reader_that_goes_away_ends_it_as_sigpipe_would(arguments, tmp_path):
     done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, env=environment, check=False)
     os.close(writing)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+def program(redirection, *arguments, **environment):
+    """The program with its streams as a shell opens them; exit code, stdout and stderr."""
+    line = f'exec "$@" {redirection}'
+    command = ["sh", "-c", line, "sh", sys.executable, "-m", "pih", *map(str, arguments)]
+    own = os.environ | {"PYTHONUNBUFFERED": ""} | environment
+    done = subprocess.run(command, capture_output=True, text=True, env=own, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+LOCK = ROOT / "profiles" / "smollm2-cpu.lock.json"
+FULL = "pih: error: the output: No space left on device\n  to fix: make room on its disk, and try again\n"
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["diff", LOCK, LOCK]])
+def test_an_output_without_room_is_no_gate(arguments):
+    assert program(">/dev/full", *arguments) == (9, "", FULL)
+
+
+@pytest.mark.parametrize("redirection", [">&-", ">&- 2>&-", "<&- >&- 2>&-", "<&-"])
+def test_a_stream_that_is_closed_takes_nothing(redirection, tmp_path):
+    code, _, err = program(redirection, "diff", LOCK, LOCK)
+    assert (code, err) == (0, "")
+    profile = tmp_path / "closed.toml"
+    text = (ROOT / "profiles" / "qwen3-cpu-synthetic.toml").read_text()
+    profile.write_text(text.replace("file:../models", f"file:{ROOT}/models"))
+    assert program(redirection, "lock", "--profile", profile, PIH_STORE=str(tmp_path / "store"))[0] == 0
+    before = profile.with_suffix(".lock.json").read_bytes()
+    assert program("", "lock", "--profile", profile, PIH_STORE=str(tmp_path / "store"))[0] == 0
+    assert profile.with_suffix(".lock.json").read_bytes() == before  # no line of the program's went into a file
+
+
+@pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full"])
+def test_words_that_nobody_takes_leave_the_exit_code(redirection):
+    assert program(redirection, "nothing")[0] == 2
+    assert program(redirection, "lock", "--profile", "none.toml")[0] == 3
+
+
+def test_a_defect_has_a_traceback_and_is_no_gate(capsys, monkeypatch):
+    def defective():
+        raise LookupError("nobody thought of this")
+
+    monkeypatch.setattr(cli, "main", defective)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("pih", run_name="__main__")
+    assert ended.value.code == 70
+    assert "nobody thought of this" in capsys.readouterr().err
+
+
+WAITS = """
+import signal, sys, tempfile, time
+from pih import cli
+def waiting():
+    with tempfile.TemporaryDirectory():
+        print("here", flush=True)
+        time.sleep(60)
+cli.main = waiting
+import runpy
+runpy.run_module("pih", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_request_to_end_leaves_nothing(tmp_path, number):
+    own = os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", WAITS], stdout=subprocess.PIPE, env=own) as run:
+        assert run.stdout.readline() == b"here\n"
+        assert list(tmp_path.iterdir())
+        run.send_signal(number)
+        assert run.wait(20) == 128 + number
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_to_outlive_its_terminal_does(tmp_path):
+    own = os.environ | {"TMPDIR": str(tmp_path)}
+    command = ["sh", "-c", 'trap "" HUP; exec "$@"', "sh", sys.executable, "-c", WAITS]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=own) as run:
+        assert run.stdout.readline() == b"here\n"
+        run.send_signal(signal.SIGHUP)
+        run.send_signal(signal.SIGTERM)
+        assert run.wait(20) == 128 + signal.SIGTERM
 
 
 def test_an_interrupt_ends_with_its_own_code(capsys, monkeypatch):
