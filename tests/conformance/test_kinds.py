@@ -164,3 +164,19 @@ def test_wheels_come_from_the_pins_where_the_interpreter_has_none(tmp_path):
     """./pih runs in an environment of its own, without a surface's wheels."""
     pih("plugin", "new", "--kind", "surface", "made", "--output", tmp_path / "made")
     assert "checks passed, 0 skipped" in pih("plugin", "check", tmp_path / "made").stdout
+
+
+@pytest.mark.parametrize(
+    ("plugin", "reason"),
+    [
+        ("backend/cuda", "it requires kernels.cubin, for which the suite has no stand-in"),
+        ("backend/cuda-graphs", "it provides backend.graphs, which is tried with the backend that uses it"),
+        ("transport/nccl", "it loads nvidia/nccl/lib/libnccl.so.2, which a build takes out of its wheel"),
+    ],
+)
+def test_what_needs_a_device_of_its_own_is_skipped_with_the_reason(plugin, reason):
+    found = list(suite.check(ROOT / "plugins" / plugin, ROOT, bring))
+    assert [(check.name, check.outcome) for check in found] == [
+        ("manifest", "passed"), ("package", "passed"), ("lifecycle", "skipped")
+    ]  # fmt: skip
+    assert found[-1].detail == reason

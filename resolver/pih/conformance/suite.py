@@ -84,9 +84,8 @@ def _probed(
 ) -> Iterator[Check]:  # fmt: skip
     """Run the plugin's own process in a made-up bundle."""
     plain = unstructure(report)
-    strange = [name for name in manifest.requires if name not in catalog.CAPABILITIES]
-    if strange:
-        yield Check("lifecycle", "skipped", f"it requires {', '.join(strange)}, for which the suite has no stand-in")
+    if reason := _out_of_reach(manifest):
+        yield Check("lifecycle", "skipped", reason)
         return
     isa = _isa(plain)
     needed = manifest.kind in ("backend", "kernels")
@@ -128,6 +127,18 @@ def _probed(
             )
         )
         yield from process.checks([python, "-P", "-B", "-m", "pih.conformance.probe", str(spec)], root)
+
+
+def _out_of_reach(manifest: Manifest) -> str:
+    """Why the suite cannot run the plugin here, '' where it can."""
+    known = set(catalog.CAPABILITIES) - {"kernels.cubin"}  # code for a device is tried on one
+    if strange := [name for name in manifest.requires if name not in known]:
+        return f"it requires {', '.join(strange)}, for which the suite has no stand-in"
+    if manifest.kind == "backend" and "backend.device" not in manifest.provides:
+        return f"it provides {', '.join(manifest.provides)}, which is tried with the backend that uses it"
+    if manifest.runtime and manifest.runtime.libraries:
+        return f"it loads {', '.join(manifest.runtime.libraries)}, which a build takes out of its wheel"
+    return ""
 
 
 def _wheels(names: Sequence[str], root: Path, bring: Bring, python: str, site: Path) -> list[str]:
