@@ -13,9 +13,10 @@ from pathlib import Path
 
 import attrs
 
-from pih.profile_rules import check_together
+from pih.profile_rules import check_together, preference
 from pih.profile_schema import Intent
 from pih.reading import read_at_most, said
+from pih.sizes import memory_bytes
 from pih.structure import Path as Keys
 from pih.structure import RefusedError, StructureError, dotted, show, structure, unstructure
 from pih.toml_lines import key_lines, line_of, too_deep
@@ -114,5 +115,18 @@ def _refused(path: Path, lines: dict[Keys, int], keys: Keys, what: str, fix: str
 
 
 def _digest(intent: Intent) -> str:
-    canonical = json.dumps(unstructure(intent), sort_keys=True, separators=(",", ":"))
+    """Equal intents have one digest, however they are written.
+
+    Places of plugins are no part of it: a lock says where those are from that it has, and others do not matter.
+    """
+    data = unstructure(intent)
+    del data["plugins"]
+    for section, key in (("target", "memory"), ("device", "memory"), ("limits", "spill")):
+        amount = data[section][key]
+        data[section][key] = memory_bytes(amount) if amount else 0
+    data["kernels"]["fallback_ops"].sort()
+    data["selection"]["prefer"] = [
+        [name, sorted(map(str, versions))] for name, versions in map(preference, intent.selection.prefer)
+    ]
+    canonical = json.dumps(data, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()

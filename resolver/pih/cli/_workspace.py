@@ -112,10 +112,25 @@ def deployment(profile_path: Path, *, offline: bool, listener: Listener) -> Depl
     if path.exists():
         found = locks.read(path)
         stale.check(found, intent, known)
+        _check_unchanged(found, intent, known, listener)
     else:
         found = resolve(intent, known, None, offline=offline, listener=listener)
         locks.write(found, path)
     return Deployment(intent, found, path, withdrawn(found, known, intent, listener))
+
+
+def _check_unchanged(found: Lock, intent: Profile, known: Catalog, listener: Listener) -> None:
+    from pih.resolve import unchanged
+
+    shelf = store()
+
+    def held(artifact: Artifact) -> Path:
+        from pih.build import fetch
+
+        folder = intent.path.parent
+        return fetch.one(shelf, lock_folder=folder, environment=os.environ, offline=True, listener=listener)(artifact)
+
+    unchanged.check(found, intent, known, held, default_root(os.environ) / "lowered")
 
 
 def withdrawn(found: Lock, known: Catalog, intent: Profile, listener: Listener) -> dict[str, str]:

@@ -247,7 +247,7 @@ def _words(before: Size, after: Size) -> str:
 
 def _of_weights(format_: str) -> str:
     """Some formats are made from what a checkpoint stores; for others it takes another checkpoint."""
-    from pih_steps.lower.quantized import FORMATS  # takes a while, and most profiles fit
+    from pih_steps.lower.quantized import FORMATS
 
     return f'weights.format = "{format_}"' if format_ in FORMATS else f"model.weights that are stored as {format_}"
 

@@ -18,8 +18,8 @@ from pih.profile import Profile
 from pih.resolve import artifacts, budget, explain, fits, graph, outside, spill
 from pih.resolve.choice import choose
 from pih.resolve.levers import levers_of, transports
-from pih.resolve.lowering import Fetch, Lowered, inputs, lower, pack_of, plan_params
-from pih.resolve.memo import remembered
+from pih.resolve.lowered import lowered
+from pih.resolve.lowering import Fetch, Lowered, pack_of, plan_params
 from pih.resolve.model import ModelFile, Pin, model_files
 from pih.resolve.order import providers_of, start_order
 from pih.resolve.solve import Solution
@@ -70,18 +70,11 @@ def lock(
     def params(sizes: Limits, machine: Target) -> dict[str, Any]:
         return plan_params(solution, files, machine, sizes, intent.weights.format, intent.kernels.fallback_ops)
 
+    by_name = {artifact.name: artifact for artifact in chosen}
+
     def lowered_for(parameters: Mapping[str, Any], stored: str = "") -> Lowered:
-        names, trees = inputs(parameters)
-        read = (parameters["model"], parameters["kernels"], *trees)
-        unpacked = outside.digests(read, carried)
-        return remembered(
-            memo,
-            root,
-            {**parameters, "stored": stored},
-            {artifact.name: artifact.sha256 for artifact in chosen if artifact.name in names} | unpacked,
-            tuple(tree for tree in read if tree not in unpacked),
-            lambda: _lowered(parameters, files, solution, root, carried, fetch, because, stored),
-        )
+        report = pack_of(solution).report
+        return lowered(parameters, root, by_name, carried, report, fetch, because, memo, stored)
 
     @cache
     def measure(size: fits.Size) -> locks.Budget:
@@ -91,8 +84,8 @@ def lock(
         return budget.budget_of(lowered_for(params(size.limits, machine), size.weights), plugins, machine, size.limits)
 
     plan = params(limits, target)
-    lowered = lowered_for(plan)
-    budgeted = budget.budget_of(lowered, solution.plugins, target, limits)
+    made = lowered_for(plan)
+    budgeted = budget.budget_of(made, solution.plugins, target, limits)
     budget.check(
         budgeted,
         fits.Size(limits, target.threads, intent.device.count),
@@ -114,29 +107,15 @@ def lock(
         ),
         plugins=tuple(_plugin(plugin, reasons, solution, catalog) for plugin, reasons in explained),
         start_order=start_order(solution),
-        bindings=lowered.bindings,
-        fallbacks=lowered.fallbacks,
+        bindings=made.bindings,
+        fallbacks=made.fallbacks,
         budget=budgeted,
-        plan=lowered.plan,
+        plan=made.plan,
         artifacts=chosen,
         build=_placed(
-            graph.build_graph(profile, solution, files, plan, lowered, artifacts.seed_of(chosen, pins, fetch)), carried
+            graph.build_graph(profile, solution, files, plan, made, artifacts.seed_of(chosen, pins, fetch)), carried
         ),
     )
-
-
-def _lowered(
-    plan: Mapping[str, Any],
-    files: Mapping[str, ModelFile],
-    solution: Solution,
-    root: Path,
-    carried: Mapping[str, Artifact],
-    fetch: Fetch,
-    because: tuple[str, str],
-    stored: str,
-) -> Lowered:
-    with outside.places(root, (plan["model"], plan["kernels"]), carried, fetch) as place:
-        return lower(plan, files, pack_of(solution).report, place, fetch, because, stored)
 
 
 def _placed(built: BuildGraph, carried: Mapping[str, Artifact]) -> BuildGraph:

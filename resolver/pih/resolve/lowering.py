@@ -72,7 +72,7 @@ def plan_params(
 
 def lower(
     params: Mapping[str, Any],
-    files: Mapping[str, ModelFile],
+    artifacts: Mapping[str, Artifact],
     report: Report,
     place: Callable[[str], Path],
     fetch: Fetch,
@@ -81,8 +81,9 @@ def lower(
 ) -> Lowered:
     """Lower the model; raises ResolutionError where config, tensors, limits and kernels do not go together.
 
-    place: where a tree that the parameters name lies. because: why there are these weights and this kernel pack.
-    stored: a format that a checkpoint of the same model might have, to know what would follow; '' for what it has.
+    artifacts: by name. place: where a tree that the parameters name lies. because: why there are these weights and
+    this kernel pack. stored: a format that a checkpoint of the same model might have, to know what would follow; ''
+    for what it has.
     """
     from pih_runtime import plan as plans
     from pih_steps import lower as lowering
@@ -90,14 +91,13 @@ def lower(
     from pih_steps.lower.plugin import load_graph
 
     wanted, trees = inputs(params)
-    known = {file.artifact.name: file.artifact for file in files.values() if file.artifact is not None}
     try:
         result = lowering.lower(
             _stored_as(
                 stored,
                 sources.described(
                     params["checkpoint"],
-                    {name: fetch(known[name]) for name in wanted},
+                    {name: fetch(artifacts[name]) for name in wanted},
                     {name: place(name) for name in trees},
                 ),
             ),

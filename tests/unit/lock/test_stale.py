@@ -45,11 +45,28 @@ def tables(text):
         TEXT.replace("context = 2048", "context = 2_048"),
         TEXT.replace('kv_dtype = "bf16"\n', ""),  # its default
         TEXT + "\n[device]\ncount = 0\n",
+        TEXT.replace('memory = "3 GiB"', 'memory = "3072MiB"'),
+        TEXT.replace('memory = "3 GiB"', 'memory = "3.0 GiB"'),
+        TEXT + '\n[[plugins]]\npath = "elsewhere"\n',
     ],
-    ids=range(13),
+    ids=range(16),
 )
 def test_what_a_profile_says_otherwise_is_no_other_profile(text):
     assert not is_stale(text)
+
+
+def test_the_order_of_what_has_none_is_no_other_profile():
+    def digest(text):
+        return profile.parse(text.encode(), PATH).sha256
+
+    def prefer(text):
+        return digest(f'{TEXT}\n[selection]\nprefer = ["{text}"]\n')
+
+    def fallback(names):
+        return digest(TEXT.replace('fallback = "forbid"', f'fallback = "allow"\nfallback_ops = {names}'))
+
+    assert prefer("memory/paged >=0.1,<0.2") == prefer("memory/paged <0.2, >=0.1") != prefer("memory/paged >=0.1")
+    assert fallback('["add", "rope"]') == fallback('["rope", "add"]') != fallback('["rope"]')
 
 
 VALUES = [line for line in TEXT.splitlines() if " = " in line and not line.startswith("#")]

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from pih import catalog, pins, profile, resolve
+from pih.resolve import lowered as lowered_module
 
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "profiles" / "qwen3-cpu-synthetic.toml").read_text()
@@ -29,8 +30,8 @@ def resolved(tree, memo, text=TEXT):
 @pytest.fixture
 def lowered(monkeypatch):
     calls = []
-    real = resolve.locking.lower
-    monkeypatch.setattr(resolve.locking, "lower", lambda *given: calls.append(1) or real(*given))
+    real = lowered_module.lower
+    monkeypatch.setattr(lowered_module, "lower", lambda *given: calls.append(1) or real(*given))
     return calls
 
 

@@ -1,0 +1,78 @@
+"""Whether a lock still says what locking would say, where neither profile nor plugin.toml tells: `pih.stale` has those.
+
+Code and files of the source tree are not locked by digest, and yet a plan follows from some of them; files beside the
+profile are, and may be others by now; a plugin from outside may lie elsewhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from pih.build import purl
+from pih.catalog import Catalog
+from pih.lock import Artifact, Lock, path_for
+from pih.profile import Profile
+from pih.resolve import outside
+from pih.resolve.lowered import lowered
+from pih.resolve.lowering import Fetch
+from pih_runtime.errors import FetchError, LockError, ResolutionError
+from pih_steps.plugins import PARAM
+
+_READ = 16 << 20  # bytes of a file that are compared with its digest each time; of a larger one its size is
+
+
+def check(lock: Lock, profile: Profile, catalog: Catalog, fetch: Fetch, memo: Path | None) -> None:
+    """Raise LockError (exit 5) where it does not. fetch: from the store alone; what is not there cannot be judged."""
+    problem = (
+        _elsewhere(lock, catalog) or _other_files(lock, profile.path.parent) or _other_plan(lock, catalog, fetch, memo)
+    )
+    if problem:
+        fix = f"pih lock --profile {profile.path}"
+        raise LockError(problem, where=str(path_for(profile.path)), fix=fix)
+
+
+def _elsewhere(lock: Lock, catalog: Catalog) -> str:
+    """Why a plugin from outside is not where the lock says, or ''."""
+    held = {artifact.name: artifact.purls for artifact in lock.artifacts if artifact.kind == "plugin"}
+    locked = {(plugin.id, plugin.version) for plugin in lock.plugins if plugin.artifact}
+    for plugin in catalog.plugins:
+        now = outside.artifact_of(plugin, catalog, ()) if (plugin.id, plugin.version) in locked else None
+        if now is not None and now.purls != held[now.name]:
+            return f"plugins: {plugin.id} {plugin.version} lies elsewhere than when it was locked"
+    return ""
+
+
+def _other_files(lock: Lock, folder: Path) -> str:
+    """Why a file beside the profile is not the locked one, or ''; one that is gone may be in the store."""
+    for artifact in lock.artifacts:
+        if artifact.kind == "file":
+            named = purl.qualifier(purl.parse(artifact.purls[0]), "path")
+            if (folder / named).is_file() and not _same(folder / named, artifact):
+                return f"artifacts: {named} has other bytes than when it was locked"
+    return ""
+
+
+def _same(path: Path, artifact: Artifact) -> bool:
+    if path.stat().st_size != artifact.size:
+        return False
+    return artifact.size > _READ or hashlib.sha256(path.read_bytes()).hexdigest() == artifact.sha256
+
+
+def _other_plan(lock: Lock, catalog: Catalog, fetch: Fetch, memo: Path | None) -> str:
+    """Why lowering gives another plan than the locked one, or ''."""
+    step = next(step for step in lock.build.steps if step.run == "plan")
+    params = {key: value for key, value in step.params.items() if key not in ("expected_plan_sha256", PARAM)}
+    artifacts = {artifact.name: artifact for artifact in lock.artifacts}
+    carried = {plugin.id: artifacts[plugin.artifact] for plugin in lock.plugins if plugin.artifact}
+    pack = next(plugin for plugin in lock.plugins if f"plugins/{plugin.id}" == params["kernels"])
+    report = next(plugin.report for plugin in catalog.plugins if (plugin.id, plugin.version) == (pack.id, pack.version))
+    read = f"{params['model']}, the lowering or a file of the model is another than when it was locked"
+    try:
+        now = lowered(params, catalog.root, artifacts, carried, report, fetch, ("the model", pack.reasons[0]), memo)
+    except FetchError:
+        return ""
+    except ResolutionError as problem:
+        return f"plan: {read}, and no plan comes of it: {problem.what}"
+    same = (now.plan, now.bindings, now.fallbacks) == (lock.plan, lock.bindings, lock.fallbacks)
+    return "" if same else f"plan: {read}, and so is the plan"
