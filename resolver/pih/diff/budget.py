@@ -19,7 +19,9 @@ alone, since layers are compressed as a whole. [measured] is what `--update` saw
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 
 import attrs
 
@@ -35,10 +37,10 @@ _HEADROOM = "5%"
 
 @attrs.frozen
 class Limit:
-    """Amounts, '' for no limit."""
+    """Amounts; None for no limit."""
 
-    unpacked: str = ""
-    compressed: str = ""
+    unpacked: str | None = None
+    compressed: str | None = None
 
 
 @attrs.frozen
@@ -68,20 +70,30 @@ class Row:
 
 
 def judged(budget: Budget, image: Image) -> tuple[Row, ...]:
-    """Every size that has a limit. Raises UsageError for a limit on what this bundle does not know."""
-    rows = [*_limited("total", budget.total, image.size, image.compressed, "all components", budget, image)]
+    """Every size that has a limit. Raises UsageError for a limit on what it has not, or where there is none."""
     layers = {layer.name: layer for layer in image.layers}
+    _check_names("layer", budget.layers.keys(), layers.keys())
+    _check_names("component", budget.components.keys() - {OTHER}, {component.name for component in image.components})
+    rows = [*_limited("total", budget.total, image.size, image.compressed, "all components", budget, image)]
     for name, limit in budget.layers.items():
-        layer = layers.get(name)
-        if layer:
-            rows += _limited(f"layer {name}", limit, layer.size, layer.compressed, name, budget, image)
+        layer = layers[name]
+        rows += _limited(f"layer {name}", limit, layer.size, layer.compressed, name, budget, image)
     for component in image.components:
         text = budget.components.get(component.name, budget.components.get(OTHER, ""))
         if text:
             fresh = budget.measured and component.name not in budget.measured
             why = f"{'new; ' if fresh else ''}{_files(image, component.name)}"
             rows.append(_row(f"component {component.name}", component.size, text, why))
+    if not rows:
+        raise UsageError("the budget has no limit", fix="write one: --budget FILE --update")
     return tuple(rows)
+
+
+def _check_names(kind: str, limited: AbstractSet[str], known: AbstractSet[str]) -> None:
+    for name in sorted(limited - known):
+        near = difflib.get_close_matches(name, known, 1)
+        what = f"the budget limits {kind} {name!r}, and the bundle has none of that name"
+        raise UsageError(what, fix=f"{f'did you mean {near[0]!r}?' if near else 'take its line out,'} or --update")
 
 
 def _limited(
@@ -131,7 +143,7 @@ def updated(budget: Budget | None, image: Image, headroom: str) -> Budget:
         raise UsageError(f"--headroom {wanted!r} is no share", fix="write it like 5%")
 
     def limit(size: int, compressed: int | None) -> Limit:
-        return Limit(amounts.above(size, share), "" if compressed is None else amounts.above(compressed, share))
+        return Limit(amounts.above(size, share), None if compressed is None else amounts.above(compressed, share))
 
     sizes = {item.name: item.size for item in sorted(image.components, key=lambda item: item.name)}
     other = {OTHER: before.components[OTHER]} if OTHER in before.components else {}

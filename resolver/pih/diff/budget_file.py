@@ -42,9 +42,9 @@ def _check(budget: Budget) -> None:
         raise RefusedError("headroom", f"{show(budget.headroom)} is no share", 'write it like "5%"')
     limits = {"total": budget.total} | {f"layers.{name}": limit for name, limit in budget.layers.items()}
     texts = {f"{key}.{kind}": text for key, limit in limits.items() for kind, text in attrs.asdict(limit).items()}
-    texts |= {f"components.{name}": text or "''" for name, text in budget.components.items()}
+    texts |= {f"components.{name}": text for name, text in budget.components.items()}
     for key, text in texts.items():
-        if text and amounts.parsed(text) is None:
+        if text is not None and amounts.parsed(text) is None:
             raise RefusedError(key, f"{show(text)} is no amount", f"write it like {amounts.FORMS}")
 
 

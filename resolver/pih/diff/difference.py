@@ -26,7 +26,7 @@ class Sizes:
 
     @property
     def growth(self) -> int:
-        """Bytes more; what is not there has none."""
+        """Bytes more; what is not there has none. Of what is there and not known it says nothing."""
         return (self.new or 0) - (self.old or 0)
 
 

@@ -45,7 +45,8 @@ def _growth(found: Difference, text: str) -> Iterator[Tripped]:
         )
     for sizes in (found.image.size, found.image.compressed):
         if sizes.old is None or sizes.new is None:
-            continue
+            what = "--max-growth cannot be judged: what is unpacked, or in docker's store, has no compressed size"
+            raise UsageError(what, fix="compare two layouts or archives, or leave it out")
         allowed = amount if amount is not None else int(sizes.old * (share or 0.0))
         if sizes.growth > allowed:
             yield Tripped(f"--max-growth {text}", _grown(found, sizes, allowed))

@@ -40,12 +40,14 @@ def components(image: ImageChange) -> Iterator[tuple[str, ...]]:
 
 
 def layers(image: ImageChange) -> Iterator[tuple[str, ...]]:
-    """A table: each layer that differs, as files and as it is shipped, and the whole image."""
+    """A table: each layer that differs, as files and, where both sides know it, as it is shipped; the whole image."""
+    shipped = None not in (image.compressed.old, image.compressed.new)
     yield ("layer", "", "before", "after", "change")
     for row in image.layers:
         yield (row.name, "unpacked", *sizes(row.size))
-        yield ("", "shipped", *sizes(row.compressed))
-    yield ("all", "shipped", *sizes(image.compressed))
+        if shipped:
+            yield ("", "shipped", *sizes(row.compressed))
+    yield ("all", "shipped", *sizes(image.compressed)) if shipped else ("all", "unpacked", *sizes(image.size))
 
 
 def files(image: ImageChange, most: int) -> Iterator[tuple[str, ...]]:

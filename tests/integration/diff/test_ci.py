@@ -88,7 +88,7 @@ def test_github(repository, tmp_path):
     variables = {**GITHUB["env"], "GITHUB_BASE_REF": "main", "GITHUB_STEP_SUMMARY": str(tmp_path / "summary")}
     variables |= {"NUMBER": "7", "GH_TOKEN": "x"}
     texts = {name: run(repository, step["run"], variables, tmp_path) for name, step in STEPS.items()}
-    assert "Settings: limits.context 2048 → 1024." in texts["Decisions, in seconds, before anything is built"]
+    assert not any(texts[name] for name in ("Decisions, in seconds, before anything is built", "Comment"))
     report = (repository / "report.md").read_text()
     assert report.startswith("### smollm2-cpu: ")
     assert "- Settings: limits.context 2048 → 1024." in report
@@ -127,12 +127,36 @@ def test_a_gate_that_does_not_hold_fails_the_step_and_leaves_the_report(reposito
     assert "New plugin health/probe 0.1.0 (+" in report
 
 
+def test_a_gate_that_a_lock_does_not_hold_leaves_a_report_too(repository, tmp_path):
+    """Nothing is built after it, and the comment has the reason."""
+    (repository / "report.md").unlink(missing_ok=True)
+    variables = {**GITHUB["env"], "GITHUB_BASE_REF": "less", "GITHUB_STEP_SUMMARY": str(tmp_path / "summary")}
+    step = STEPS["Decisions, in seconds, before anything is built"]["run"].replace("permission", "new-component")
+    run(repository, step, variables, tmp_path, code=1)
+    assert "health/probe is new" in (repository / "report.md").read_text()
+    run(repository, STEPS["Comment"]["run"], variables | {"NUMBER": "7", "GH_TOKEN": "x"}, tmp_path)
+    assert "health/probe is new" in (tmp_path / "summary").read_text()
+
+
+@pytest.mark.parametrize("locks", ["", "--locks"])
+def test_a_profile_by_any_path_is_the_same_profile(repository, tmp_path, locks):
+    for path in (f"{repository}/profiles/smollm2-cpu.toml", "./profiles/../profiles/smollm2-cpu.toml"):
+        gate = "--fail-on new-component"
+        run(repository, f'docs/ci/compare.sh {locks} origin/less "{path}" new.md {gate}', {}, tmp_path, code=1)
+        assert "health/probe is new" in (repository / "new.md").read_text()
+    (repository / "new.md").unlink()
+    run(repository, f"docs/ci/compare.sh {locks} HEAD /etc/x.toml new.md", {}, tmp_path, code=2)
+
+
 def test_a_new_profile_has_its_sizes_told(repository, tmp_path):
     new = repository / "profiles" / "other.toml"
     for name in ("toml", "lock.json"):
         text = (repository / "profiles" / f"smollm2-cpu.{name}").read_text()
         new.with_name(f"other.{name}").write_text(text)
     subprocess.run([repository / "pih", "lock", "--profile", new], cwd=repository, check=True, capture_output=True)
+    variables = {**GITHUB["env"], "PROFILE": "profiles/other.toml", "GITHUB_BASE_REF": "main"}
+    run(repository, STEPS["Decisions, in seconds, before anything is built"]["run"], variables, tmp_path)
+    assert (repository / "report.md").read_text() == "### profiles/other.lock.json is new\n"
     run(repository, "docs/ci/compare.sh origin/main profiles/other.toml new.md --max-growth 1B", {}, tmp_path)
     said = (repository / "new.md").read_text()
     assert said.startswith("### profiles/other.toml is new\n```\nlayer ")

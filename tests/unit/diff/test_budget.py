@@ -75,15 +75,33 @@ def test_updating_keeps_headroom_and_the_limit_of_others():
     assert over(second, NEW) == {}
 
 
-def test_a_layer_that_is_gone_is_no_error():
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        (Budget(layers={"wieghts": Limit("1 B")}), ("layer 'wieghts'", "did you mean 'weights'?")),
+        (Budget(components={"libsl3": "1 kB"}), ("component 'libsl3'", "did you mean 'libssl3'?")),
+        (Budget(components={"zzz": "1 kB", "*": "1 GB"}), ("component 'zzz'", "take its line out")),
+        (Budget(), ("no limit", "--update")),
+        (Budget(layers={"base": Limit()}), ("no limit", "--update")),
+    ],
+)
+def test_a_limit_that_nothing_is_held_to_is_no_pass(limits, words):
+    with pytest.raises(UsageError) as failure:
+        budget.judged(limits, OLD)
+    assert all(word in str(failure.value) for word in words), str(failure.value)
+
+
+def test_a_layer_that_is_gone_has_to_be_measured_again():
     separate = pair("separate")[1].image
-    assert over(budget.updated(None, OLD, ""), separate) == {}
+    with pytest.raises(UsageError, match="layer 'weights'"):
+        budget.judged(budget.updated(None, OLD, ""), separate)
+    assert over(budget.updated(budget.updated(None, OLD, ""), separate, ""), separate) == {}
 
 
 def test_compressed_sizes_must_be_known():
     layers = tuple(attrs.evolve(layer, compressed=None) for layer in OLD.layers)
     unpacked = attrs.evolve(OLD, layers=layers)
-    assert budget.updated(None, unpacked, "").total.compressed == ""
+    assert budget.updated(None, unpacked, "").total.compressed is None
     with pytest.raises(UsageError, match="an unpacked bundle has no compressed size"):
         budget.judged(budget.updated(None, OLD, ""), unpacked)
 
@@ -94,7 +112,8 @@ def test_compressed_sizes_must_be_known():
         ("total = 5", "total: 5 is not a table"),
         ("[total]\nunpakced = '1 MB'", "total.unpakced: unknown key"),
         ("[total]\nunpacked = 'big'", 'total.unpacked: "big" is no amount'),
-        ("[components]\nx = ''", "components.x: \"''\" is no amount"),
+        ("[components]\nx = ''", 'components.x: "" is no amount'),
+        ("[total]\nunpacked = ''", 'total.unpacked: "" is no amount'),
         ("[components]\nx = 5", "components.x: 5 is not a string"),
         ("[layers.base]\ncompressed = '-1'", 'layers.base.compressed: "-1" is no amount'),
         ("headroom = '5'", 'headroom: "5" is no share'),

@@ -3,7 +3,7 @@
 import attrs
 import pytest
 
-from pih.diff import gates
+from pih.diff import gates, report
 from pih.diff.compare import compare
 from pih.diff.facts import Component
 from pih_runtime.errors import UsageError
@@ -55,6 +55,26 @@ def test_what_is_no_limit(limit):
 def test_growth_cannot_be_judged_of_a_lock():
     with pytest.raises(UsageError, match="a lock knows no sizes"):
         tripped(attrs.evolve(OLD, image=None), NEW, ["1MB"])
+
+
+def unpacked(side):
+    """As it is where it is installed."""
+    layers = tuple(attrs.evolve(layer, compressed=None) for layer in side.image.layers)
+    return attrs.evolve(side, image=attrs.evolve(side.image, layers=layers))
+
+
+@pytest.mark.parametrize("sides", [(unpacked(OLD), NEW), (OLD, unpacked(NEW)), (unpacked(OLD), unpacked(OLD))])
+def test_growth_cannot_be_judged_by_half(sides):
+    with pytest.raises(UsageError, match="no compressed size"):
+        tripped(*sides, ["1GB"])
+    assert tripped(*sides, kinds=gates.KINDS) == ()
+
+
+@pytest.mark.parametrize("sides", [(unpacked(OLD), NEW), (OLD, unpacked(NEW))])
+def test_no_growth_is_told_of_what_is_not_known(sides):
+    rows = list(report.layers(compare(*sides).image))
+    assert not any("shipped" in row for row in rows)
+    assert rows[-1] == ("all", "unpacked", "34.0 MB", "34.0 MB", "+18.1 kB")
 
 
 def test_a_new_component_and_its_licence():
