@@ -88,7 +88,9 @@ def _profile(root: Path) -> str:
         f"`profiles/smollm2-cpu.toml`:\n\n```toml\n{example}```\n\n"
         "Unknown keys, wrong types and bad values are errors (exit 3) with file, line, key and what is allowed. "
         "`profile.schema.json` beside this page lets an editor say the same.\n\n"
-        f"A source says where a file of the model comes from:\n\n{forms}{table_page(Intent)}"
+        f"A source says where a file of the model comes from:\n\n{forms}\n"
+        "A `file:` path counts from the profile's folder; `synthetic:` names a folder of PIH's source tree.\n"
+        f"{table_page(Intent)}"
     )
 
 

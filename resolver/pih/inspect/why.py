@@ -109,8 +109,17 @@ def _answer(graph: Graph, thing: Thing) -> Answer:
 
 
 def _named(graph: Graph, name: str) -> list[Thing]:
+    """The things of this name, which may have their kind before it, as messages write it."""
+    found = _among(list(graph.things.values()), name)
+    kinds = {thing.kind for thing in graph.things.values() if name.startswith(f"{thing.kind} ")}
+    if found or not kinds:
+        return found
+    kind = max(kinds, key=len)
+    return _among([thing for thing in graph.things.values() if thing.kind == kind], name.removeprefix(f"{kind} "))
+
+
+def _among(things: list[Thing], name: str) -> list[Thing]:
     """By name, then by path, end of a path, module, digest: the first that fits."""
-    things = graph.things.values()
     exact = [thing for thing in things if name in (thing.name, thing.name.removeprefix("/"))]
     if exact:
         return _one(name, exact)
@@ -130,9 +139,13 @@ def _one(name: str, things: list[Thing]) -> list[Thing]:
     if len(things) > 1:
         shown = [f"{thing.kind} {thing.name}" + (f" ({thing.digest[:19]})" if thing.digest else "") for thing in things]
         rest = f", and {len(shown) - 8} more" if len(shown) > 8 else ""
+        apart = len({thing.kind for thing in things}) == len(things) and {thing.name for thing in things} == {name}
+        kind = f'say of which kind: "{things[0].kind} {name}"'
         raise UsageError(
             f"{name} stands for {len(things)} things: {', '.join(shown[:8])}{rest}",
-            fix="give the whole path, or more of the digest",
+            fix=f'say of which kind: "{things[0].kind} {name}"'
+            if apart
+            else "give the whole path, or more of the digest",
         )
     return things
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import posixpath
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -81,13 +82,20 @@ def _file(
     pin: Pin,
 ) -> ModelFile:
     if source.kind == "synthetic":
+        tree = posixpath.normpath(source.path)
+        if tree.startswith(("/", "..")) or not (root / tree).resolve().is_relative_to(root.resolve()):
+            raise ResolutionError(
+                f"Because {reason},\n  and {source.path} is outside the source tree, from which the path counts.\n"
+                "  So nothing that is locked would say what its weights are made in the shape of.",
+                fix=f"copy the folder into the source tree, e.g. as models/{posixpath.basename(tree)}",
+            )
         if not (root / source.path / "tensors.json").is_file() or not (root / source.path / "config.json").is_file():
             raise ResolutionError(
                 f"Because {reason},\n  and {source.path} has no config.json and tensors.json in the source tree.\n"
                 "  So there is no shape to make weights in.",
                 fix="name a folder of models/, e.g. synthetic:models/qwen3-0.6b?seed=0",
             )
-        return ModelFile(role, source, None, source.path, reason)
+        return ModelFile(role, source, None, tree, reason)
     if source.kind == "file":
         path = (profile.path.parent / source.path).resolve()
         if not path.is_file():

@@ -152,6 +152,27 @@ def test_an_ambiguous_name_lists_what_it_stands_for():
         why.answers(causes.of_files(OF_LOCK, both), "x.pyc")
 
 
+def test_what_only_its_kind_tells_apart_is_asked_for_with_it():
+    """An op whose kernel has no constants is called as its kernel."""
+    binding = next(item for item in LOCK.bindings if item.op == "rope")
+    graph = causes.of_lock(
+        attrs.evolve(LOCK, bindings=tuple(attrs.evolve(b, symbol="rope") if b == binding else b for b in LOCK.bindings))
+    )
+    with pytest.raises(UsageError, match=r"rope stands for 2 things: kernel rope, op rope") as refused:
+        why.answers(graph, "rope")
+    assert refused.value.fix == 'say of which kind: "kernel rope"'
+    for kind in ("kernel", "op"):
+        (answer,) = why.answers(graph, f"{kind} rope")
+        assert answer.thing.key == (kind, "rope")
+    assert why.answers(graph, "artifact rope") == ()
+
+
+@pytest.mark.parametrize("key", sorted(GRAPH.things))
+def test_each_thing_is_found_by_its_kind_and_name(key):
+    (answer,) = why.answers(GRAPH, " ".join(key))
+    assert answer.thing.key == key
+
+
 @pytest.mark.parametrize(
     ("typed", "meant"),
     [

@@ -9,6 +9,7 @@ import pytest
 from pih import pins, profile
 from pih.lock import Artifact
 from pih.resolve.model import model_files
+from pih_runtime.errors import ResolutionError
 
 ROOT = Path(__file__).parents[3]
 TEXT = (Path(__file__).parents[1] / "profile" / "example.toml").read_text()
@@ -75,3 +76,29 @@ def test_a_file_of_a_repository_is_its_own_artifact():
     )
     weights = model_files(only, ROOT, PINS, (), lambda _: None)["weights"]
     assert weights.reference == {"artifact": "qwen3-0.6b/model.safetensors"}
+
+
+def shaped(folder, root=ROOT):
+    text = (ROOT / "profiles" / "qwen3-cpu-synthetic.toml").read_text()
+    assert "synthetic:models/qwen3-0.6b?" in text
+    text = text.replace("synthetic:models/qwen3-0.6b?", f"synthetic:{folder}?")
+    return model_files(profile.parse(text.encode(), ROOT / "profiles" / "x.toml"), root, PINS, (), None)["weights"]
+
+
+@pytest.mark.parametrize("folder", ["../shape", "models/../../shape", "/models/qwen3-0.6b", ".."])
+def test_a_shape_outside_the_source_tree_is_refused(folder):
+    """Its files would have no digest in the lock, and no build would take them."""
+    with pytest.raises(ResolutionError, match="is outside the source tree, from which the path counts"):
+        shaped(folder)
+
+
+def test_a_link_out_of_the_source_tree_is_outside_too(tmp_path):
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "shape").symlink_to(ROOT / "models" / "qwen3-0.6b")
+    with pytest.raises(ResolutionError, match="is outside the source tree"):
+        shaped("models/shape", tmp_path)
+
+
+def test_a_shape_has_one_name_in_locks():
+    found = shaped("./models/x/../qwen3-0.6b/")
+    assert found.beside("config.json") == {"tree": "models/qwen3-0.6b/config.json", "path": ""}
