@@ -143,9 +143,7 @@ def _one(name: str, things: list[Thing]) -> list[Thing]:
         kind = f'say of which kind: "{things[0].kind} {name}"'
         raise UsageError(
             f"{name} stands for {len(things)} things: {', '.join(shown[:8])}{rest}",
-            fix=f'say of which kind: "{things[0].kind} {name}"'
-            if apart
-            else "give the whole path, or more of the digest",
+            fix=kind if apart else "give the whole path, or more of the digest",
         )
     return things
 

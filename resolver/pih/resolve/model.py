@@ -89,7 +89,7 @@ def _file(
                 "  So nothing that is locked would say what its weights are made in the shape of.",
                 fix=f"copy the folder into the source tree, e.g. as models/{posixpath.basename(tree)}",
             )
-        if not (root / source.path / "tensors.json").is_file() or not (root / source.path / "config.json").is_file():
+        if not (root / tree / "tensors.json").is_file() or not (root / tree / "config.json").is_file():
             raise ResolutionError(
                 f"Because {reason},\n  and {source.path} has no config.json and tensors.json in the source tree.\n"
                 "  So there is no shape to make weights in.",
