@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -97,8 +98,20 @@ def _found(asked: Iterable[tuple[str, dict[str, Any]]], what: str, where: str) -
                     f"{plugin} needs {pattern}, which this host has not",
                     fix="install its driver, or run on a host that has the device",
                 )
+            if what == "devices":
+                _check_nodes(plugin, matches)
             found.update(matches)
     return tuple(sorted(found))
+
+
+def _check_nodes(plugin: str, paths: Iterable[str]) -> None:
+    for path in paths:
+        mode = Path(path).stat().st_mode
+        if not stat.S_ISCHR(mode) and not stat.S_ISBLK(mode):
+            raise WorkerError(
+                f"{plugin} asks for the device {path}, which is none",
+                fix="install its driver, or have the plugin's author ask for the device's own node",
+            )
 
 
 def check(plugin: str, pattern: str, where: str) -> None:

@@ -129,6 +129,10 @@ def _check(manifest: Manifest) -> None:
         if part is not None:
             _check_form(f"{half}|package", part.package, _PACKAGE, "pih_backend_cpu")
             _check_form(f"{half}|entry", part.entry, _ENTRY, "pih_backend_cpu:start")
+    for path in manifest.permissions.devices:
+        if path.startswith("/") and not path.startswith("/dev/"):
+            what = f"{show(path)} is a path of the host, which is no path below /dev"
+            raise RefusedError("permissions|devices", what, 'write it like "/dev/npu*"; what is to be read is in paths')
     for name in manifest.permissions.environment:
         if problem := variable_problem(name):
             fix = 'name a variable of the plugin\'s own, e.g. "NPU_VISIBLE_DEVICES"'

@@ -64,9 +64,8 @@ def read(path: Path) -> Lock:
             f"cannot read the lock: {problem.strerror}", where=str(path), fix="write it: pih lock"
         ) from problem
     except ValueError as problem:
-        raise LockError(
-            f"cannot read the lock: {said(problem)}", where=str(path), fix="write it again: pih lock"
-        ) from problem
+        fix = "write it again: pih lock" if path.is_file() else "move it out of the way, and write the lock: pih lock"
+        raise LockError(f"cannot read the lock: {said(problem)}", where=str(path), fix=fix) from problem
     return from_json(raw, str(path))
 
 

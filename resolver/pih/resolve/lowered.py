@@ -9,7 +9,7 @@ from typing import Any
 from pih.catalog import Report
 from pih.lock import Artifact
 from pih.resolve import outside
-from pih.resolve.lowering import Fetch, Lowered, inputs, lower
+from pih.resolve.lowering import Because, Fetch, Lowered, inputs, lower
 from pih.resolve.memo import remembered
 
 
@@ -20,7 +20,7 @@ def lowered(
     carried: Mapping[str, Artifact],
     report: Report,
     fetch: Fetch,
-    because: tuple[str, str],
+    because: Because,
     memo: Path | None,
     stored: str = "",
 ) -> Lowered:

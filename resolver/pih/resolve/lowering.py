@@ -43,6 +43,15 @@ class Lowered:
     vocab: int
 
 
+@attrs.frozen
+class Because:
+    """Why there are these weights, this kernel pack and this context: chains from the profile's lines, for messages."""
+
+    weights: str
+    pack: str
+    context: str
+
+
 def plan_params(
     solution: Solution,
     files: Mapping[str, ModelFile],
@@ -76,14 +85,13 @@ def lower(
     report: Report,
     place: Callable[[str], Path],
     fetch: Fetch,
-    because: tuple[str, str],
+    because: Because,
     stored: str = "",
 ) -> Lowered:
     """Lower the model; raises ResolutionError where config, tensors, limits and kernels do not go together.
 
-    artifacts: by name. place: where a tree that the parameters name lies. because: why there are these weights and
-    this kernel pack. stored: a format that a checkpoint of the same model might have, to know what would follow; ''
-    for what it has.
+    artifacts: by name. place: where a tree that the parameters name lies. stored: a format that a checkpoint of the
+    same model might have, to know what would follow; '' for what it has.
     """
     from pih_runtime import plan as plans
     from pih_steps import lower as lowering
@@ -112,8 +120,8 @@ def lower(
         )
     except lowering.NoKernelError as problem:
         raise _no_kernel(problem, because) from problem
-    except BuildError as problem:
-        raise ResolutionError(problem.what, where=problem.where, fix=problem.fix) from problem
+    except (BuildError, ResolutionError) as problem:
+        raise _no_plan(problem, because) from problem
     plan = result.plan
     bindings = tuple(_binding(bound) for bound in result.bindings)
     return Lowered(
@@ -214,14 +222,21 @@ def _named(data: Any, key: str) -> list[str]:
     return [name for item in data for name in _named(item, key)] if isinstance(data, list) else []
 
 
-def _no_kernel(problem: Any, because: tuple[str, str]) -> ResolutionError:
-    weights, pack = because
+def _no_kernel(problem: Any, because: Because) -> ResolutionError:
     causes = "".join(f",\n  and {cause}" for cause in problem.causes)
     return ResolutionError(
-        f"Because {weights},\n  and its plan wants {problem.wanted},\n"
-        f"  and the kernels are those of {problem.where}, as {pack}{causes}.\n"
+        f"Because {because.weights},\n  and its plan wants {problem.wanted},\n"
+        f"  and the kernels are those of {problem.where}, as {because.pack}{causes}.\n"
         "  So no kernel runs it.",
         fix=problem.fix,
+    )
+
+
+def _no_plan(problem: BuildError | ResolutionError, because: Because) -> ResolutionError:
+    asked = because.context if problem.where == "limits.context" else because.weights
+    place = f"{problem.where}: " if problem.where and asked == because.weights else ""
+    return ResolutionError(
+        f"Because {asked},\n  and {place}{problem.what}.\n  So no plan comes of it.", fix=problem.fix
     )
 
 

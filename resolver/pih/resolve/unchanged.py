@@ -15,7 +15,7 @@ from pih.lock import Artifact, Lock, path_for
 from pih.profile import Profile
 from pih.resolve import outside
 from pih.resolve.lowered import lowered
-from pih.resolve.lowering import Fetch
+from pih.resolve.lowering import Because, Fetch
 from pih_runtime.errors import FetchError, LockError, ResolutionError
 from pih_steps.plugins import PARAM
 
@@ -24,9 +24,8 @@ _READ = 16 << 20  # bytes of a file that are compared with its digest each time;
 
 def check(lock: Lock, profile: Profile, catalog: Catalog, fetch: Fetch, memo: Path | None) -> None:
     """Raise LockError (exit 5) where it does not. fetch: from the store alone; what is not there cannot be judged."""
-    problem = (
-        _elsewhere(lock, catalog) or _other_files(lock, profile.path.parent) or _other_plan(lock, catalog, fetch, memo)
-    )
+    problem = _elsewhere(lock, catalog) or _other_files(lock, profile.path.parent)
+    problem = problem or _other_plan(lock, profile, catalog, fetch, memo)
     if problem:
         fix = f"pih lock --profile {profile.path}"
         raise LockError(problem, where=str(path_for(profile.path)), fix=fix)
@@ -59,7 +58,7 @@ def _same(path: Path, artifact: Artifact) -> bool:
     return artifact.size > _READ or hashlib.sha256(path.read_bytes()).hexdigest() == artifact.sha256
 
 
-def _other_plan(lock: Lock, catalog: Catalog, fetch: Fetch, memo: Path | None) -> str:
+def _other_plan(lock: Lock, profile: Profile, catalog: Catalog, fetch: Fetch, memo: Path | None) -> str:
     """Why lowering gives another plan than the locked one, or ''."""
     step = next(step for step in lock.build.steps if step.run == "plan")
     params = {key: value for key, value in step.params.items() if key not in ("expected_plan_sha256", PARAM)}
@@ -67,12 +66,17 @@ def _other_plan(lock: Lock, catalog: Catalog, fetch: Fetch, memo: Path | None) -
     carried = {plugin.id: artifacts[plugin.artifact] for plugin in lock.plugins if plugin.artifact}
     pack = next(plugin for plugin in lock.plugins if f"plugins/{plugin.id}" == params["kernels"])
     report = next(plugin.report for plugin in catalog.plugins if (plugin.id, plugin.version) == (pack.id, pack.version))
+    because = Because(
+        weights=profile.reason(catalog.root, "model", "weights"),
+        pack=pack.reasons[0],
+        context=profile.reason(catalog.root, "limits", "context"),
+    )
     read = f"{params['model']}, the lowering or a file of the model is another than when it was locked"
     try:
-        now = lowered(params, catalog.root, artifacts, carried, report, fetch, ("the model", pack.reasons[0]), memo)
+        now = lowered(params, catalog.root, artifacts, carried, report, fetch, because, memo)
     except FetchError:
         return ""
     except ResolutionError as problem:
-        return f"plan: {read}, and no plan comes of it: {problem.what}"
+        return f"plan: {read}, and nothing can be lowered.\n{problem.what}"
     same = (now.plan, now.bindings, now.fallbacks) == (lock.plan, lock.bindings, lock.fallbacks)
     return "" if same else f"plan: {read}, and so is the plan"

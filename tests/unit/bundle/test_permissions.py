@@ -87,6 +87,13 @@ def test_what_the_image_sets_is_not_the_host_s_to_say(tmp_path, monkeypatch):
         run.granted(made, run.Private(tmp_path))
 
 
+@pytest.mark.parametrize("path", ["/etc/passwd", "/usr"])
+def test_what_is_no_device_is_not_given_as_one(tmp_path, path):
+    """The sandbox would say so in words of its own."""
+    with pytest.raises(WorkerError, match=f"asks for the device {path}, which is none"):
+        permissions.of_image(image(tmp_path, asking(devices=[path])))
+
+
 def test_a_family_of_devices_is_an_engines_to_bring(tmp_path):
     grants = permissions.of_image(image(tmp_path, asking(devices=["nvidia.com/gpu", "/dev/null"])))
     assert grants == Grants(listen=False, devices=("/dev/null",), families=("nvidia.com/gpu",))

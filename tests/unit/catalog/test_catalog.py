@@ -189,6 +189,13 @@ def test_variables_that_direct_the_worker_itself_are_refused(load, name):
     assert 'e.g. "NPU_VISIBLE_DEVICES"' in caught.value.fix
 
 
+@pytest.mark.parametrize("path", ["/srv/x", "/", "/device/x", "/**"])
+def test_a_device_lies_below_dev(load, path):
+    with pytest.raises(ResolutionError, match=r":18: permissions\.devices: .* which is no path below /dev") as caught:
+        load(GOOD + f'[permissions]\nnetwork = "none"\ndevices = ["{path}"]\n')
+    assert '"/dev/npu*"' in caught.value.fix
+
+
 @pytest.mark.parametrize("case", MESSAGES)
 def test_a_refusal_names_file_line_key_and_cure(load, case):
     change, message = MESSAGES[case]

@@ -164,8 +164,11 @@ def test_weights_that_are_too_large_alone_leave_more_memory_or_smaller_weights()
 
 def test_a_context_past_the_models_positions():
     message = refusal(SYNTHETIC.replace("context = 2048", "context = 40961"))
-    assert message == (
-        "limits.context: a context of 40961 is more than the model's 40960 positions\n  to fix: set it to at most 40960"
+    assert re.fullmatch(
+        r"Because profiles/x\.toml:\d+ limits\.context = 40961,\n"
+        r"  and a context of 40961 is more than the model's 40960 positions\.\n  So no plan comes of it\.\n"
+        r"  to fix: set it to at most 40960",
+        message,
     )
 
 
