@@ -15,14 +15,17 @@ from tests.support.locks import sealed_text
 ROOT = Path(__file__).resolve().parents[2]
 LOCK = ROOT / "profiles" / "smollm2-cpu.lock.json"
 LOADER = "usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"
-# What stands where the bundle's ld.so does. With --listen it serves until it is told to stop.
+# What stands where the bundle's ld.so does. With --listen it serves until it is told to stop, by a shell of the bundle
+# if that has one: a script's program is its shell.
 WORKER = """#!/bin/sh
 echo "worker of {text}"
 [ -z "${{NPU_DEVICES-}}" ] || echo "device $NPU_DEVICES, debug ${{NPU_DEBUG-none}}"
 case " $* " in *" --listen "*) ;; *) exit 0 ;; esac
-trap 'echo stopped; exit 0' TERM INT
-while :; do sleep 0.05; done
+serve='trap "echo stopped; exit 0" TERM INT; while :; do sleep 0.05; done'
+[ ! -x "${{0%/*}}/sh" ] || exec "${{0%/*}}/sh" -c "$serve"
+eval "$serve"
 """
+SHELL = tar.Entry("usr/lib64/sh", Path("/bin/sh").resolve(), mode=0o755)
 
 
 def lock(name="tiny", delivery="embed", permissions=None, **target):
@@ -90,8 +93,8 @@ def carried(folder, text="one", *, split=0, apart=None, **options):
     return export.export(image, folder / f"{text}.pih", weights=apart, split=split).files[0]
 
 
-def sh(file, *arguments, shell=("sh",), environment=None, check=True):
-    """Run a .pih file."""
+def sh(file, *arguments, shell=("sh",), environment=None, folder=None, check=True):
+    """Run a .pih file, in a folder."""
     run = subprocess.run(
         [*shell, str(file), *map(str, arguments)],
         stdin=subprocess.DEVNULL,
@@ -99,6 +102,7 @@ def sh(file, *arguments, shell=("sh",), environment=None, check=True):
         text=True,
         errors="replace",
         check=False,
+        cwd=folder,
         env={**os.environ, **(environment or {})},
     )
     assert not check or run.returncode == 0, run.stderr

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pih_runtime.errors import BuildError
 
-SIZE = 1 << 16  # bytes
+SIZE = 1 << 17  # bytes
 BLOCK = 512
 SIGNATURES = 16  # of one statement that a host tries, as shell/40-signature.sh has it
 _CHECK = Path(__file__).with_name("check.sh")

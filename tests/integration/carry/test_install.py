@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from pih_runtime.errors import SealError
-from tests.support.carried import carried, sh
+from tests.support.carried import SHELL, carried, sh
 
 SHELLS = {"dash": ("dash",), "busybox": ("busybox", "ash"), "bash": ("bash", "--posix")}
 
@@ -40,6 +40,12 @@ def status(prefix):
 
 def says(prefix):
     return sh(prefix / "pih", "start", "--no-sandbox").stdout.strip()
+
+
+def edited(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
 
 
 def leftovers(prefix):
@@ -144,16 +150,18 @@ def test_an_ordinary_user_in_a_prefix_of_their_own(made, tmp_path):
     assert "cannot write" in refused.stderr
 
 
-def test_a_signal_reaches_the_worker_and_status_shows_it(made, prefix):
-    sh(made["one"], "install", "--prefix", prefix)
+def test_a_signal_reaches_the_worker_and_status_shows_it(made, prefix, tmp_path):
+    sh(carried(tmp_path, "one", extra=[SHELL]), "install", "--prefix", prefix)
     command = ["sh", prefix / "pih", "start", "--no-sandbox", "--listen", "127.0.0.1:9"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
-        assert worker.stdout.readline() == "worker of one\n"
-        assert status(prefix)[0]["running"] == [worker.pid]
-        assert "runs" in sh(prefix / "pih", "uninstall", check=False).stderr
-        sh(made["two"], "upgrade", "--prefix", prefix, "--keep", "1")
-        assert [entry["generation"] for entry in status(prefix)] == [1, 2]  # what runs is not taken away
-        worker.send_signal(signal.SIGTERM)
+        try:
+            assert worker.stdout.readline() == "worker of one\n"
+            assert status(prefix)[0]["running"] == [worker.pid]
+            assert "runs" in sh(prefix / "pih", "uninstall", check=False).stderr
+            sh(made["two"], "upgrade", "--prefix", prefix, "--keep", "1")
+            assert [entry["generation"] for entry in status(prefix)] == [1, 2]  # what runs is not taken away
+        finally:
+            worker.send_signal(signal.SIGTERM)
         assert worker.stdout.readline() == "stopped\n"
         assert worker.wait() == 0
 
@@ -190,11 +198,21 @@ def test_a_file_that_was_put_there_is_found(made, prefix):
         ),
         (lambda root: (root / "usr/bin/python3.11").unlink(), "usr/bin/python3.11"),
         (lambda root: (root / "usr/bin/python3.11").chmod(0o644), "usr/bin/python3.11"),
+        (lambda root: (root / "usr/bin/python3.11").chmod(0o4755), "usr/bin/python3.11"),
+        (lambda root: (root / "usr/bin/python3.11").chmod(0o777), "usr/bin/python3.11"),
+        (lambda root: (root / "pih/lock.json").chmod(0o600), "pih/lock.json"),
+        (lambda root: (root / "pih/lock.json").chmod(0o666), "pih/lock.json"),
+        (lambda root: (root / "usr").chmod(0o777), "usr"),
+        (lambda root: (root.parent / "pih").chmod(0o666), "pih"),
+        (lambda root: root.chmod(0o777), "root"),
         (lambda root: (root / "usr/new").mkdir(), "usr/new"),
         (lambda root: os.mkfifo(root / "usr/pipe"), "usr/pipe"),
         (lambda root: (root.rename(root.parent / "away"), root.symlink_to("away")), "root"),
         (lambda root: (root.parent / "shape").unlink(), "shape"),
         (lambda root: (root.parent / "about").write_text(""), "about"),
+        (lambda root: edited(root.parent / "about", "signed no", "signed yes"), "about"),
+        (lambda root: edited(root.parent / "shape", "program ./usr/bin/python3.11\n", ""), "shape"),
+        (lambda root: edited(root.parent / "files", "  usr/bin/pih-worker", "  usr/bin/pih-w0rker"), "files"),
         (lambda root: (root.parent / "pih").write_text("#!/bin/sh\necho hello\n"), "pih"),
     ],
 )
@@ -214,15 +232,14 @@ def test_whatever_was_changed_is_found_and_installed_anew(made, prefix, change, 
 
 def test_a_way_in_that_is_missing_is_made_again(made, prefix):
     sh(made["one"], "install", "--prefix", prefix)
-    for change in (lambda link: link.unlink(), lambda link: (link.unlink(), link.symlink_to("gone"))):
-        change(prefix / "pih")
-        sh(made["one"], "install", "--prefix", prefix)
-        assert says(prefix) == "worker of one"
+    (prefix / "pih").unlink()
+    sh(made["one"], "install", "--prefix", prefix)
+    assert says(prefix) == "worker of one"
 
 
 def test_one_change_at_a_time(made, prefix):
     sh(made["one"], "install", "--prefix", prefix)
-    with (prefix / ".lock").open("a") as lock:
+    with (prefix / ".pih/lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         refused = sh(made["two"], "upgrade", "--prefix", prefix, check=False)
     assert refused.returncode == 9
@@ -238,18 +255,18 @@ def test_one_change_at_a_time_on_a_host_without_flock(made, prefix, tmp_path):
             (tools / name).symlink_to(shutil.which("busybox"))
     host = {"PATH": str(tools)}
     sh(made["one"], "install", "--prefix", prefix, environment=host)
-    assert not (prefix / ".changing").is_symlink()
-    (prefix / ".changing").symlink_to(str(os.getpid()))
+    assert not (prefix / ".pih/changing").is_symlink()
+    (prefix / ".pih/changing").symlink_to(str(os.getpid()))
     refused = sh(made["two"], "upgrade", "--prefix", prefix, environment=host, check=False)
     assert refused.returncode == 9
     assert "another process is changing" in refused.stderr
     with subprocess.Popen(["true"]) as gone:
         gone.wait()
-    (prefix / ".changing").unlink()
-    (prefix / ".changing").symlink_to(str(gone.pid))
+    (prefix / ".pih/changing").unlink()
+    (prefix / ".pih/changing").symlink_to(str(gone.pid))
     sh(made["two"], "upgrade", "--prefix", prefix, environment=host)
     assert says(prefix) == "worker of two"
-    assert not list(prefix.glob(".taken*"))
+    assert not list(prefix.glob(".pih/taken*"))
 
 
 @pytest.mark.parametrize(

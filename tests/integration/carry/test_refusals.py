@@ -259,8 +259,11 @@ class Team:
             )
         )
 
-    def seal(self, folder, digest=None, alter=lambda payload: payload, junk=1, kinds=tuple(STATED)):
-        """Attach what pih attaches: for each predicate an envelope, for some the plain document too."""
+    def seal(self, folder, digest=None, alter=lambda payload: payload, junk=1, kinds=tuple(STATED), with_=None):
+        """Attach what pih attaches: for each predicate an envelope, for some the plain document too.
+
+        with_: a team that signs as well.
+        """
         index = json.loads((folder / "index.json").read_bytes())
         image = index["manifests"][0]
         for kind in kinds:
@@ -284,6 +287,9 @@ class Team:
                 {"keyid": f"other{number:05}", "sig": base64.b64encode(number.to_bytes(64)).decode()}
                 for number in range(junk)
             ]
+            if with_:
+                more = with_.private.sign(b"DSSEv1 %d %b %d %b" % (len(media), media, len(payload), payload))
+                others.append({"keyid": with_.keyid, "sig": base64.b64encode(more).decode()})
             envelope = {
                 "payload": base64.b64encode(alter(payload)).decode(),
                 "payloadType": media.decode(),

@@ -1,17 +1,3 @@
-USAGE="usage: sh $0 VERB [OPTIONS]
-
-  verify     [--key PEM] [--json]         check every byte of this file, and who signed it
-  install    --prefix DIR [--key PEM] [--weights FILE] [--keep N] [--systemd [--unit-dir DIR]]
-  upgrade    --prefix DIR [--other-deployment] [as install]
-  start      --prefix DIR [--listen HOST:PORT] [--no-sandbox]     in the foreground
-  status     --prefix DIR [--check] [--json]
-  rollback   --prefix DIR [N]             go back to generation N, or to the one before
-  uninstall  --prefix DIR
-  load       [podman|docker|ctr] [--key PEM]                      hand the image to a container engine
-
-Example: sh $0 install --prefix /opt/pih && sh /opt/pih/pih start
-Exit codes: 2 usage, 8 damaged or not signed, 9 this host or its disk."
-
 USAGE_CODE=2
 SEAL=8
 HOST=9
@@ -41,4 +27,11 @@ megabytes() {
 
 size_of() {
     ls -lnL "$1" | awk '{ print $5 }'
+}
+
+# scratch: a folder of this run's own, made when it is first asked for
+scratch() {
+    [ -z "$SCRATCH" ] || return 0
+    SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/pih-XXXXXX" 2>/dev/null) ||
+        die $HOST "no folder can be made in ${TMPDIR:-/tmp}" "set TMPDIR to a folder that may be written"
 }

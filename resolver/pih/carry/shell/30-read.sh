@@ -13,8 +13,8 @@ check_sizes() {
     number=0 before=$((HEADER_BLOCKS * 512))
     while read -r size _; do
         file=$(part $number)
-        [ -r "$file" ] ||
-            die $SEAL "$file is missing: the payload is in ${PART_COUNT} files" "copy all of them to one folder"
+        [ -f "$file" ] && [ -r "$file" ] ||
+            die $SEAL "$file is missing, or no file: the payload is in ${PART_COUNT} files" "copy all of them to one folder"
         found=$(size_of "$file")
         if [ $number -eq 0 ] && [ "$found" -eq $before ]; then
             die $USAGE_CODE "$0 is the installed copy: it carries no payload" "give the .pih file itself"

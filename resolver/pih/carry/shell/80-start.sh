@@ -65,10 +65,12 @@ host_value() {
     eval "value=\$$1"
 }
 
-# tell CHILD INFO: the worker as bwrap's INFO names it; bwrap itself where it has not begun yet
+# tell: the worker as bwrap's information names it; bwrap itself where it has not begun yet
 tell() {
-    worker=$(sed -n 's/.*"child-pid": *\([0-9]*\).*/\1/p' "$2")
-    kill -TERM "${worker:-$1}" 2>/dev/null || :
+    told=yes
+    [ -n "$child" ] || return 0
+    worker=$(sed -n 's/.*"child-pid": *\([0-9]*\).*/\1/p' "$info")
+    kill -TERM "${worker:-$child}" 2>/dev/null || :
 }
 
 # under_bwrap ROOT LISTEN...: bwrap passes no signal on, so this shell waits, and tells the worker
@@ -86,7 +88,8 @@ under_bwrap() {
     done <<LIBRARIES_END
 $libraries
 LIBRARIES_END
-    info=$(mktemp "${TMPDIR:-/tmp}/pih-XXXXXX")
+    scratch
+    info=$SCRATCH/bwrap
     while read -r setting; do
         set -- --setenv "${setting%%=*}" "${setting#*=}" "$@"
     done <<ENVIRONMENT_END
@@ -95,17 +98,21 @@ ENVIRONMENT_END
     for name in $VARIABLES; do
         if host_value "$name"; then set -- --setenv "$name" "$value" "$@"; fi
     done
-    bwrap --unshare-all --share-net --die-with-parent --as-pid-1 --info-fd 3 \
+    # in a group of its own, where that can be had: what is sent to all of this one reaches the worker through `tell` alone
+    own_group=$(command -v setsid || :)
+    child='' told=''
+    trap tell HUP INT TERM
+    $own_group bwrap --unshare-all --share-net --die-with-parent --as-pid-1 --info-fd 3 \
         --uid 65532 --gid 65532 --cap-drop ALL --hostname pih \
         --ro-bind "$root" / --proc /proc --dev /dev --tmpfs /tmp --chdir / --clearenv "$@" 3>"$info" &
     child=$!
-    trap 'tell "$child" "$info"' TERM INT
+    [ -z "$told" ] || tell
     while :; do
         code=0
         wait $child || code=$?
         kill -0 $child 2>/dev/null || break
     done
-    rm -f "$info"
+    rm -rf "$SCRATCH"
     trap - EXIT # the worker's own exit code
     exit $code
 }

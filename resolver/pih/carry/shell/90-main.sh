@@ -2,11 +2,11 @@ verb_verify() {
     check_sizes
     check_frame
     check_members $SMALL
-    [ -z "$KEY" ] || check_signature "$KEY"
+    check_signatures
     check_members layer file weights
     if [ -n "$JSON" ]; then
         printf '{"name": "%s", "version": "%s", "image": "sha256:%s", "lock": "sha256:%s", "integrity": true, "signed": %s, "weights_named": %s}\n' \
-            "$NAME" "$VERSION" "$IMAGE" "$LOCK" "$([ "$SIGNED" = yes ] && echo true || echo false)" \
+            "$NAME" "$VERSION" "$IMAGE" "$LOCK" "$([ -n "$SIGNERS" ] && echo true || echo false)" \
             "$([ "$WEIGHTS_NAMED" = yes ] && echo true || echo false)"
         return
     fi
@@ -36,7 +36,7 @@ verb_load() {
     '') die $HOST "this host has neither podman, docker nor ctr" "install --prefix DIR needs none of them" ;;
     *) die $USAGE_CODE "$engine is no engine that loads images" "podman, docker or ctr" ;;
     esac
-    JSON='' verb_verify >&2
+    verb_verify >&2
     archive | "$@" || die $HOST "$engine does not load the image" "see that \`$engine info\` works"
 }
 
@@ -44,7 +44,7 @@ check_weights() {
     if [ -n "$WEIGHTS" ]; then
         [ "$DELIVERY" = separate ] || die $USAGE_CODE "the image has its weights inside" "leave --weights out"
         [ -z "$(members weights)" ] || die $USAGE_CODE "this file brings the weights" "leave --weights out"
-        [ -r "$WEIGHTS" ] || die $USAGE_CODE "cannot read $WEIGHTS" "give the file that pih weights pack made"
+        [ -f "$WEIGHTS" ] && [ -r "$WEIGHTS" ] || die $USAGE_CODE "cannot read $WEIGHTS" "give the file that pih weights pack made"
     elif [ "$DELIVERY" = separate ] && [ -z "$(members weights)" ]; then
         die $USAGE_CODE "$NAME delivers its weights separately" "give --weights FILE, made by pih weights pack"
     fi
@@ -54,74 +54,52 @@ check_weights() {
 finish() {
     code=$?
     trap - EXIT
+    trap '' HUP INT QUIT TERM
     case $code in
     0 | 2 | 8 | 9 | 1[0-9][0-9]) ;;
-    *) say "pih: error: a program of this host failed with code $code" && code=$HOST ;;
+    *)
+        say "pih: error: a program of this host failed with code $code"
+        say "  to fix: see what it said; \`sh -x $0 $VERB ...\` shows where"
+        code=$HOST
+        ;;
     esac
     [ -z "$partial" ] || rm -rf "$partial"
     [ -z "$HELD" ] || rm -f "$HELD"
     close_prefix
+    close_unit
     [ -z "$SCRATCH" ] || rm -rf "$SCRATCH"
     exit $code
 }
 
+# find_self: the prefix of the installed copy that this is, by whatever name it was called
+find_self() {
+    self=$(readlink -f "$0" 2>/dev/null) || return 0
+    case $self in
+    */generations/*/pih) PREFIX=${self%/generations/*} ;;
+    esac
+}
+
 main() {
-    VERB=${1:-help}
-    [ $# -eq 0 ] || shift
-    PREFIX='' KEY='' WEIGHTS='' KEEP=3 UNIT='' UNIT_DIR='' OTHER='' LISTEN='' DIRECT='' CHECK='' JSON='' ARGUMENT=''
-    SIGNED=no HELD='' ABOVE='' SCRATCH='' partial=''
+    SIGNERS='' HELD='' ABOVE='' LOCKED='' UNITS_ABOVE='' UNIT_TEXT='' SCRATCH='' partial=''
+    read_options "${@:-help}"
     case $VERB in
-    help | --help | -h | verify | load | install | upgrade | start | status | rollback | uninstall) ;;
-    *) die $USAGE_CODE "there is no verb $VERB" "sh $0 help" ;;
+    help) printf '%s\n' "$USAGE" && return ;;
+    version) printf '%s %s sha256:%s\n' "$NAME" "$VERSION" "$IMAGE" && return ;;
     esac
-    while [ $# -gt 0 ]; do
-        case $1 in
-        --prefix | --key | --weights | --keep | --unit-dir | --listen)
-            [ $# -gt 1 ] || die $USAGE_CODE "$1 needs a value" "sh $0 help"
-            case $1 in
-            --prefix) PREFIX=$2 ;;
-            --key) KEY=$2 ;;
-            --weights) WEIGHTS=$2 ;;
-            --keep) KEEP=$2 ;;
-            --unit-dir) UNIT_DIR=$2 ;;
-            --listen) LISTEN=$2 ;;
-            esac
-            shift
-            ;;
-        --systemd) UNIT=yes ;;
-        --other-deployment) OTHER=yes ;;
-        --no-sandbox) DIRECT=yes ;;
-        --check) CHECK=yes ;;
-        --json) JSON=yes ;;
-        -*) die $USAGE_CODE "there is no option $1" "sh $0 help" ;;
-        *)
-            case $VERB:$ARGUMENT in rollback: | load:) ARGUMENT=$1 ;; *)
-                die $USAGE_CODE "$1 is one word too many" "sh $0 help" ;;
-            esac
-            ;;
-        esac
-        shift
-    done
-    case $KEEP in '' | 0* | *[!0-9]*) die $USAGE_CODE "--keep $KEEP is no number of generations" "1 or more" ;; esac
-    case $LISTEN in unix:* | *[!]A-Za-z0-9.:_[-]*)
-        die $USAGE_CODE "cannot listen at $LISTEN" "HOST:PORT" ;;
-    esac
-    need awk sed sha256sum dd ls
+    need awk sed sha256sum dd ls mktemp
     case $VERB in
-    help | --help | -h) printf '%s\n' "$USAGE" && return ;;
     verify | load) ;;
-    install | upgrade | start | status | rollback | uninstall)
+    *)
         need tar gzip df du mv ln rm mkdir sort head grep find tee uname sync readlink tr
-        # the installed copy knows where it is
-        if [ -z "$PREFIX" ] && [ -d "${0%/*}/generations" ]; then PREFIX=${0%/*}; fi
+        [ -n "$PREFIX" ] || find_self
         [ -n "$PREFIX" ] || die $USAGE_CODE "$VERB needs --prefix DIR" "for example --prefix /opt/pih"
         ;;
     esac
     trap finish EXIT
-    trap 'exit 130' INT
-    trap 'exit 143' TERM
     trap 'exit 129' HUP
-    if [ -n "$KEY" ]; then SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/pih-XXXXXX"); fi
+    trap 'exit 130' INT
+    trap 'exit 131' QUIT
+    trap 'exit 143' TERM
     "verb_$VERB"
 }
 

@@ -1,0 +1,186 @@
+# From the file to a generation that is the current one, and back.
+
+# digests_of WEIGHTS: their digests lie beside them
+digests_of() {
+    case ${1##*/} in
+    ?*.*) echo "${1%.*}.digests" ;;
+    *) echo "$1.digests" ;;
+    esac
+}
+
+# add_weights ROOT: those that came in a file of their own, with their digests if they are there
+add_weights() {
+    [ -n "$WEIGHTS" ] || return 0
+    say "copy     $WEIGHTS"
+    cp "$WEIGHTS" "$1/$WEIGHTS_PATH" || die $HOST "the weights could not be copied" "see that the disk of $1 has room"
+    beside=$(digests_of "$WEIGHTS")
+    [ ! -r "$beside" ] || cp "$beside" "$1/$DIGESTS_PATH" ||
+        die $HOST "the digests of the weights could not be copied" "see that the disk of $1 has room"
+}
+
+# check_file: all that can be wrong with it before it is unpacked, and with this host
+check_file() {
+    check_host
+    check_sizes
+    check_frame
+    check_members $SMALL
+    check_signatures
+}
+
+# entry: the way in for whoever has not the file at hand; made again where it is gone
+entry() {
+    [ -L "$PREFIX/pih" ] || ln -s current/pih "$PREFIX/pih"
+}
+
+# replace_damaged N: generations of the image that N is now, or of none that is known, whose files are not what they were
+replace_damaged() {
+    for old in $(generations); do
+        facts "$old"
+        case $its_image in "$IMAGE" | '') ;; *) continue ;; esac
+        if [ "$old" -eq "$1" ] || [ -z "$(wrong "$old")" ]; then
+            continue
+        elif [ -n "$(users "$old")" ]; then
+            say "keep     generation $old, which is damaged and still runs: stop it, then install again"
+        else
+            say "remove   generation $old, which is damaged"
+            remove "$old"
+        fi
+    done
+}
+
+# next_generation: unpacks the image beside, brings it to the disk, gives it its name, and then the link
+next_generation() {
+    check_room "$PREFIX"
+    number=$(($(generations | tail -n 1) + 1))
+    partial=$PREFIX/generations/$number.partial
+    mkdir -p "$partial/root"
+    unpack "$partial/root"
+    record "$partial/root" "$partial/files"
+    mount_points "$partial/root"
+    add_weights "$partial/root"
+    plain "$partial"
+    list_rest "$partial/root" "$partial/files"
+    shape "$partial/root" >"$partial/shape"
+    ! grep -q '^mode ' "$partial/shape" || die $HOST "the disk of $PREFIX keeps no modes of files" "take another --prefix"
+    dd if="$0" bs=512 count="$HEADER_BLOCKS" of="$partial/pih" 2>/dev/null
+    write_about "$partial" "$([ -n "$SIGNERS" ] && echo yes || echo no)" "$(date -u '+%Y-%m-%dT%H:%M:%SZ')"
+    plain "$partial"
+    flush
+    mv "$partial" "${partial%.partial}"
+    flush
+    switch "$number"
+    entry
+    replace_damaged "$number"
+    prune "$KEEP"
+    say "installed  $NAME $VERSION as generation $number in $PREFIX"
+    say "vouched    $(vouched)"
+    write_unit
+    say "start      sh $PREFIX/pih start"
+}
+
+vouched() {
+    if [ -n "$SIGNERS" ] && [ "$WEIGHTS_NAMED" = no ]; then
+        echo "$SIGNERS, but for the weights: the image does not name them, and they are integrity only"
+    elif [ -n "$SIGNERS" ]; then
+        echo "$SIGNERS"
+    else
+        echo "integrity only: a file cannot vouch for itself (--key checks who signed it)"
+    fi
+}
+
+# renew N: the image of this file is generation N already, and stays so if both are whole
+renew() {
+    check_members layer file weights
+    damage=$(wrong "$1")
+    if [ -n "$damage" ]; then
+        say "repair   generation $1 is not what was installed ($damage): it is installed anew"
+        next_generation
+        return
+    fi
+    entry
+    if [ -n "$SIGNERS" ] && [ "$(about "$1" signed)" != yes ]; then
+        write_about "$PREFIX/generations/$1" yes "$(about "$1" installed)"
+        flush
+        say "vouched    $(vouched)"
+    fi
+    say "nothing to do: $NAME $IMAGE is installed and whole, as generation $1"
+    write_unit
+}
+
+# begin_change: of this prefix, by this file
+begin_change() {
+    open_prefix "$PREFIX"
+    lock_prefix
+    open_unit
+    now=$(current)
+    facts "${now:-none}"
+}
+
+verb_install() {
+    check_weights
+    check_prefix "$PREFIX"
+    check_file
+    [ -L "$PREFIX/current" ] || check_room "$PREFIX"
+    begin_change
+    if [ "$its_image" = "$IMAGE" ]; then
+        renew "$now"
+    elif [ -n "$its_name" ]; then
+        die $USAGE_CODE "$PREFIX has $its_name already" "upgrade, or another --prefix"
+    else
+        next_generation
+    fi
+}
+
+verb_upgrade() {
+    check_weights
+    find_prefix "$PREFIX"
+    check_prefix "$PREFIX"
+    check_file
+    begin_change
+    [ -n "$now" ] || die $USAGE_CODE "nothing is installed in $PREFIX" "install"
+    case $its_image:$its_name:$OTHER in
+    "$IMAGE":*) renew "$now" ;;
+    *:"$NAME":* | *::* | *:yes) next_generation ;;
+    *) die $USAGE_CODE "$PREFIX is of $its_name, this file is $NAME" "another --prefix, or --other-deployment" ;;
+    esac
+}
+
+verb_rollback() {
+    find_prefix "$PREFIX"
+    open_prefix "$PREFIX"
+    lock_prefix
+    now=$(current)
+    goal=${ARGUMENT:-$(generations | awk -v now="${now:-0}" '$1 < now { last = $1 } END { print last }')}
+    case $goal in
+    '') die $USAGE_CODE "there is no generation before ${now:-the first}" "status shows which there are" ;;
+    *[!0-9]*) die $USAGE_CODE "$goal is no generation" "status shows which there are" ;;
+    esac
+    [ -d "$PREFIX/generations/$goal" ] || die $USAGE_CODE "there is no generation $goal" "status shows which there are"
+    if [ "$goal" = "$now" ]; then
+        say "nothing to do: generation $goal is the current one"
+        return
+    fi
+    switch "$goal"
+    facts "$goal"
+    say "generation $goal is the current one now: $its_name $its_version $its_image"
+    [ -z "$(users "$now")" ] || say "generation $now still runs: restart it"
+}
+
+verb_uninstall() {
+    find_prefix "$PREFIX"
+    open_prefix "$PREFIX"
+    lock_prefix
+    for number in $(generations); do
+        [ -z "$(users "$number")" ] || die $HOST "generation $number runs: $(users "$number" | tr '\n' ' ')" "stop it first"
+    done
+    remove_units
+    # the link goes first: there is never one that leads nowhere
+    rm -f "$PREFIX/current" "$PREFIX/pih"
+    for number in $(generations); do
+        remove "$number"
+    done
+    rmdir "$PREFIX/generations" 2>/dev/null || say "left     $PREFIX/generations, which holds files that are not of pih"
+    rm -rf "$PREFIX/.pih"
+    rmdir "$PREFIX" 2>/dev/null || say "left     $PREFIX, which holds files that are not of pih"
+    say "uninstalled"
+}
