@@ -269,3 +269,42 @@ def test_under_bwrap_paths_of_the_host_are_seen(tmp_path, busybox, request):
     if "without a sandbox" in run.stderr:
         pytest.skip(f"bwrap does not work here: {run.stderr}")
     assert run.stdout == f"hello fast lane\n{shared.name}\n", run.stderr
+
+
+def serving(tmp_path, busybox):
+    """An installed bundle under bwrap, running; its worker says when it was told to stop, and takes a while to."""
+    if not shutil.which("bwrap"):
+        pytest.skip("bwrap is not installed")
+    script = b"""#!/bin/sh
+trap 'echo told; sleep 1; echo stopped; exit 0' TERM
+echo begun
+while :; do sleep 0.05; done
+"""
+    inside = [tar.Entry("bin/busybox", busybox, mode=0o755)]
+    inside += [tar.Entry(f"bin/{name}", target="busybox") for name in ("sh", "sleep")]
+    image = layouts.read(layout(tmp_path / "layout", extra=inside, entry=script))
+    file = export.export(image, tmp_path / "x.pih", weights=None, split=0).files[0]
+    sh(file, "install", "--prefix", tmp_path / "pih")
+    (tmp_path / "tmp").mkdir()
+    return subprocess.Popen(
+        ["sh", tmp_path / "pih/pih", "start", "--listen", "127.0.0.1:9"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
+        start_new_session=True,
+    )
+
+
+@pytest.mark.parametrize("to", ["process", "group"])
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT], ids=lambda sent: sent.name)
+def test_under_bwrap_the_worker_has_its_time_to_stop(tmp_path, busybox, sent, to):
+    """Whatever is sent, also to all processes of a terminal or service at once."""
+    with serving(tmp_path, busybox) as worker:
+        first = worker.stdout.readline()
+        if not first:
+            pytest.skip(f"bwrap does not work here: {worker.stderr.read()}")
+        (os.killpg if to == "group" else os.kill)(worker.pid, sent)
+        assert worker.communicate(timeout=60)[0] == "told\nstopped\n"
+        assert worker.returncode == 0
+    assert not list((tmp_path / "tmp").iterdir())
