@@ -191,6 +191,71 @@ def test_docker_and_containerd_load_the_image(tmp_path):
     assert "localhost/pih/tiny:0.1.0" in listed.stdout
 
 
+SETTINGS = {
+    "BLOCK_SIZE": "1M",
+    "BLOCKSIZE": "1M",
+    "DF_BLOCK_SIZE": "1G",
+    "DU_BLOCK_SIZE": "1G",
+    "LS_BLOCK_SIZE": "1K",
+    "TAR_OPTIONS": "--strip-components=1",
+    "TAR_READER_OPTIONS": "no-such",
+    "GZIP": "--no-such",
+    "PIGZ": "--no-such",
+    "GREP_OPTIONS": "-v",
+    "POSIXLY_CORRECT": "1",
+    "_POSIX2_VERSION": "199209",
+    "TIME_STYLE": "+%s",
+    "QUOTING_STYLE": "c",
+    "COLUMNS": "20",
+    "TZ": "Asia/Kathmandu",
+    "IFS": "0123456789",
+    "CDPATH": "/",
+    "ENV": "/no-such",
+    "BASH_ENV": "/no-such",
+    "GLOBIGNORE": "*",
+    "LANG": "tr_TR.UTF-8",
+    "LC_ALL": "tr_TR.UTF-8",
+    "EXTRACT_UNSAFE_SYMLINKS": "0",
+}
+
+
+@pytest.mark.parametrize("shell", ["dash", "busybox ash", "bash --posix"])
+def test_settings_of_the_hosts_tools_change_nothing(one, tmp_path, shell):
+    command = shell.split()
+    if not shutil.which(command[0]):
+        pytest.skip(f"{command[0]} is not installed")
+    prefix = tmp_path / "pih"
+    assert "integrity  ok" in sh(one, "verify", shell=command, environment=SETTINGS).stdout
+    sh(one, "install", "--prefix", prefix, shell=command, environment=SETTINGS)
+    assert "files: yes" in sh(prefix / "pih", "status", "--check", shell=command, environment=SETTINGS).stdout
+    assert sh(prefix / "pih", "start", "--no-sandbox", environment=SETTINGS).stdout == "worker of one\n"
+    asked = json.loads(sh(prefix / "pih", "status", "--json", shell=command, environment=SETTINGS).stdout)
+    assert 100_000 < asked["generations"][0]["disk_bytes"] < 1_000_000
+    sh(prefix / "pih", "uninstall", shell=command, environment=SETTINGS)
+    assert not prefix.exists()
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory):
+    return carried(tmp_path_factory.mktemp("made"), "one")
+
+
+def test_a_df_that_does_not_know_its_disk(one, tmp_path):
+    """As that of busybox in a root that is no mount point."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    (tools / "df").write_text(
+        "#!/bin/sh\necho 'Filesystem 1024-blocks Used Available Capacity Mounted on'\n"
+        "echo \"df: can't find mount point\" >&2\nexit 1\n"
+    )
+    (tools / "df").chmod(0o755)
+    path = {"PATH": f"{tools}:{os.environ['PATH']}"}
+    run = sh(one, "install", "--prefix", tmp_path / "pih", environment=path)
+    assert "df does not know what is free" in run.stderr
+    assert "bad number" not in run.stderr
+    assert sh(tmp_path / "pih/pih", "start", "--no-sandbox").stdout == "worker of one\n"
+
+
 def test_a_unit_for_systemd(tmp_path):
     file, units = carried(tmp_path, "one"), tmp_path / "units"
     prefix = tmp_path / "pih"
