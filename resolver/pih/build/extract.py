@@ -29,7 +29,8 @@ def folder(root: Path, path: str) -> Path:
         try:
             mode = here.lstat().st_mode
         except FileNotFoundError:
-            here.mkdir(mode=0o755)
+            here.mkdir()
+            here.chmod(0o755)  # whatever the umask, and the folder above, would have it be
         else:
             if not stat.S_ISDIR(mode):
                 raise UnsafePathError(f"{path!r} passes through {part!r}, which is not a folder")

@@ -6,11 +6,13 @@ store, whatever its layers' compression, and that a sealed layout of it has too.
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 import re
 import stat
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from pih.build import tree
 from pih.bundle import permissions, run
@@ -27,7 +29,8 @@ from pih_steps import base, devices, tar
 # The lowest first; the last one is there where the weights are embedded.
 _LAYERS = ("base", "wheels", "app", "deployment", "weights")
 _APART = {run.WEIGHTS_FILE, run.DIGESTS_FILE}
-_SET_ID = stat.S_ISUID | stat.S_ISGID
+_FILE, _FOLDER = {0o644, 0o755}, {0o755}
+_CAPABILITY = "security.capability"
 
 
 class _Nowhere:
@@ -61,27 +64,63 @@ def read(root: Path) -> Image:
 
 def _files(root: Path, listed: dict[str, File], lock: Lock) -> Iterator[Read]:
     """Every file below the root as it is listed; nothing is read through a link."""
-    missing = dict(listed)
+    missing, folders, used = dict(listed), dict(base.FOLDERS), {"/"}
+    empty: dict[str, str] = {}
+    _check_rights(os.fspath(root), _FOLDER)
     for item in tree.below(root):
         path = f"/{Path(item.path).relative_to(root).as_posix()}"
         if item.is_dir(follow_symlinks=False):
+            _check_rights(item.path, _FOLDER | {folders.get(path.lstrip("/"), 0o755)})
+            empty[path] = item.path
             continue
         want = missing.pop(path, None)
         if want is None and not _is_the_hosts(path, item.stat(follow_symlinks=False).st_size, lock):
             raise SealError(f"is not listed in {LIST}", where=item.path, fix=FIX)
+        used.update(map(str, PurePosixPath(path).parents))
         if want is not None:
             yield _read(Path(item.path), want)
     if missing:
         raise SealError(f"{min(missing)} is listed in {LIST}, and missing", where=str(root), fix=FIX)
+    for path in sorted(empty.keys() - used):
+        if not _is_mounted_on(path, lock):
+            raise SealError("is a folder that holds nothing of the bundle", where=empty[path], fix=FIX)
+
+
+def _check_rights(path: str, modes: set[int]) -> None:
+    """Of a file or folder: raises SealError for a mode or a capability that no image gives."""
+    try:
+        mode = stat.S_IMODE(os.lstat(path).st_mode)
+        names = os.listxattr(path, follow_symlinks=False)
+    except OSError as problem:
+        if problem.errno != errno.ENOTSUP:
+            raise SealError(f"cannot be read: {problem.strerror}", where=path, fix=FIX) from problem
+        names = []  # a file system without such attributes
+    if mode not in modes:
+        right = " or ".join(f"{mode:o}" for mode in sorted(modes))
+        raise SealError(f"has mode {mode:o}, not {right}", where=path, fix=FIX)
+    if _CAPABILITY in names:
+        raise SealError("has capabilities of its own, which no file of a bundle has", where=path, fix=FIX)
+
+
+def _is_mounted_on(folder: str, lock: Lock) -> bool:
+    """A folder of every image, or one that is mounted on, or leads to such a one."""
+    places = [*(f"/{path}" for path, _ in base.FOLDERS), *_granted(lock)]
+    depth = folder.count("/")
+    return any(_matches("/".join(place.split("/")[: depth + 1]), folder) for place in places)
+
+
+def _granted(lock: Lock) -> list[str]:
+    """Patterns of what plugins may read of the host, and places of its drivers."""
+    granted = [pattern for plugin in lock.plugins for pattern in plugin.permissions.paths]
+    granted += devices.places(name for plugin in lock.plugins for name in plugin.permissions.devices)
+    return [pattern for pattern in granted if not permissions.given(pattern)]
 
 
 def _is_the_hosts(path: str, size: int, lock: Lock) -> bool:
     """Weights delivered apart, or an empty place to mount on what a plugin may read of the host."""
     if path in _APART:
         return lock.weights.delivery == "separate"
-    granted = [pattern for plugin in lock.plugins for pattern in plugin.permissions.paths]
-    granted += devices.places(name for plugin in lock.plugins for name in plugin.permissions.devices)
-    return size == 0 and any(_matches(pattern, path) for pattern in granted if not permissions.given(pattern))
+    return size == 0 and any(_matches(pattern, path) for pattern in _granted(lock))
 
 
 def _matches(pattern: str, path: str) -> bool:
@@ -93,8 +132,9 @@ def _read(path: Path, want: File) -> Read:
         status = path.lstat()
         if stat.S_ISLNK(status.st_mode) and want.target == str(path.readlink()):
             return intact.linked(want)
-        if not stat.S_ISREG(status.st_mode) or want.target or status.st_mode & _SET_ID:
+        if not stat.S_ISREG(status.st_mode) or want.target:
             raise SealError("is of another kind than it should be", where=str(path), fix=FIX)
+        _check_rights(str(path), _FILE)
         with path.open("rb") as stream:
             found = intact.digested(want, iter(lambda: stream.read(tar.CHUNK), b""))
     except OSError as problem:

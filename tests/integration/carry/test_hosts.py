@@ -246,7 +246,7 @@ def test_a_df_that_does_not_know_its_disk(one, tmp_path):
     tools.mkdir()
     (tools / "df").write_text(
         "#!/bin/sh\necho 'Filesystem 1024-blocks Used Available Capacity Mounted on'\n"
-        "echo \"df: can't find mount point\" >&2\nexit 1\n"
+        'echo "df: can\'t find mount point" >&2\nexit 1\n'
     )
     (tools / "df").chmod(0o755)
     path = {"PATH": f"{tools}:{os.environ['PATH']}"}

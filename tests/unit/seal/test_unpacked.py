@@ -4,6 +4,7 @@ import datetime as dt
 import gzip
 import hashlib
 import json
+import os
 import shutil
 
 import attrs
@@ -127,9 +128,6 @@ def test_what_is_missing_extra_or_of_another_kind(root):
     refused(root, "/pih/lib/jinja2/__init__.pyc is listed")
     place.rmdir()
     place.write_bytes(data)
-    place.chmod(0o4755)
-    refused(root, "of another kind", str(place))
-    place.chmod(0o644)
     link = root / "usr/bin/python3"
     link.unlink()
     link.symlink_to("/usr/bin/python3")
@@ -138,6 +136,38 @@ def test_what_is_missing_extra_or_of_another_kind(root):
     link.symlink_to("python3.11")
     (root / "usr/bin/more").write_bytes(b"")
     refused(root, "not listed", "usr/bin/more")
+
+
+@pytest.mark.parametrize("mode", [0o4755, 0o2644, 0o777, 0o666, 0o600, 0o1644])
+def test_a_file_has_a_mode_that_an_image_gives(root, mode):
+    place = root / "pih/lib/jinja2/__init__.pyc"
+    place.chmod(mode)
+    refused(root, f"has mode {mode:o}", str(place))
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o700, 0o2755, 0o1777])
+@pytest.mark.parametrize("name", ["", "pih", "pih/lib/jinja2"])
+def test_a_folder_has_a_mode_that_an_image_gives(root, name, mode):
+    (root / name).chmod(mode)
+    refused(root, f"has mode {mode:o}, not 755", str(root / name))
+    (root / name).chmod(0o755)
+    (root / "tmp").chmod(0o1777)  # as in the image
+    assert unpacked.read(root)
+
+
+def test_no_file_has_capabilities(root):
+    place = root / "pih/lib/jinja2/__init__.pyc"
+    try:
+        os.setxattr(place, "security.capability", bytes.fromhex("0100000200200000000000000000000000000000"))
+    except OSError as problem:
+        pytest.skip(f"no capability can be given to a file here: {problem}")
+    refused(root, "has capabilities of its own", str(place))
+
+
+@pytest.mark.parametrize("name", ["new", "pih/new", "pih/new/deep", "dev/new"])
+def test_a_folder_that_holds_nothing(root, name):
+    (root / name).mkdir(parents=True)
+    refused(root, "holds nothing of the bundle", "/new")
 
 
 def test_a_folder_of_the_image_that_leads_elsewhere(root, tmp_path):
@@ -161,6 +191,8 @@ def test_weights_that_were_delivered_apart_and_places_to_mount_on(tmp_path):
     for name in ("weights.safetensors", "weights.digests"):
         (root / "pih/weights" / name).write_bytes(b"any")
     (root / "usr/lib/libdevice.so.1").touch()
+    for name in ("dev", "proc", "tmp"):
+        (root / name).mkdir(exist_ok=True)
     assert [layer.diff_id for layer in unpacked.read(root).layout.layers]
     (root / "usr/lib/libdevice.so.1").write_bytes(b"code")
     refused(root, "not listed", "libdevice.so.1")
