@@ -17,22 +17,15 @@ from pih_steps.spec import Spec, param
 from pih_steps.spec import tree as tree_of
 
 LIB = "pih/lib"
-LAUNCHER = """\
-#!/usr/bin/python3 -IB
-import os, sys
-root = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
-sys.path.insert(0, os.path.join(root, "pih/lib"))
-from pih_runtime.worker import main
-sys.exit(main(sys.argv[1:]))
-"""
+SHEBANG = b"#!/usr/bin/python3 -IB\n"
+LAUNCHER = "pih_runtime.launcher"  # a module by its place alone: it is shipped as text, and nothing imports it
 
 
 def run(spec: Spec) -> None:
     """Write the layer."""
-    files = [
-        layer.File(tar.Entry("usr/bin/pih-worker", LAUNCHER.encode(), mode=0o755), "pih", "entry point of the image"),
-        layer.File(tar.Entry("pih/lock.json", _lock(spec)), "pih", "the decisions that the worker carries out"),
-    ]
+    lock = layer.File(tar.Entry("pih/lock.json", _lock(spec)), "pih", "the decisions that the worker carries out")
+    launcher = tar.Entry("usr/bin/pih-worker", _launcher(spec), mode=0o755)
+    files = [lock, layer.File(launcher, "pih", "entry point of the image")]
     for name, (component, module) in modules(spec).items():
         path = name.replace(".", "/") + ("/__init__.py" if module.package else ".py")
         content = pyc.compile_module(module.text, f"/{LIB}/{path}")
@@ -50,10 +43,21 @@ def modules(spec: Spec) -> dict[str, tuple[str, Module]]:
             parts = path.relative_to(root.parent).with_suffix("").parts
             package = parts[-1] == "__init__"
             name = ".".join(parts[:-1] if package else parts)
+            if name == LAUNCHER:
+                continue
             if name in found:
                 raise BuildError(f"module {name} is in {component} and in {found[name][0]}", where=str(path))
             found[name] = (component, Module(str(path), path.read_bytes(), package))
     return found
+
+
+def _launcher(spec: Spec) -> bytes:
+    package, _, name = LAUNCHER.partition(".")
+    for tree in param(spec, "packages"):
+        path = tree_of(spec, tree) / f"{name}.py"
+        if path.parent.name == package and path.is_file():
+            return SHEBANG + path.read_bytes()
+    raise BuildError(f"no package has the module {LAUNCHER}", fix="write the lock again: pih lock")
 
 
 def _sources(root: Path) -> Iterator[Path]:

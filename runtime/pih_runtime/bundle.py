@@ -1,6 +1,7 @@
 """What a bundle says it holds (/pih/bundle.json), and the check that /pih holds just that.
 
-The weights file is left to the storage plugin, which reads it anyway; it asks `digest_of` for what to expect.
+What is imported to get here, and the rest of the userland, the launcher has checked before. The weights file is left to
+the storage plugin, which reads it anyway; it asks `digest_of` for what to expect.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ def verify(root: Path) -> Bundle:
             raise SealError("listed in bundle.json but missing", where=str(root / path), fix=_FIX)
         have = found[path]
         if have != want:
-            raise SealError(f"is {have}, bundle.json says {want}", where=str(root / path), fix=_FIX)
+            what = f"is {have}, and bundle.json says {want}: one of the two is damaged"
+            raise SealError(what, where=str(root / path), fix=_FIX)
     extra = sorted(path for path in found if path not in listed and path != NAME)
     if extra:
         raise SealError("not listed in bundle.json", where=str(root / extra[0]), fix=_FIX)

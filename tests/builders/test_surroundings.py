@@ -83,7 +83,7 @@ def holds(digest, tree, folder, leak, prefix=(), **environment):
 
 def plant(tree, leak):
     """The step `app` writes it down."""
-    edited(tree / "resolver/pih_steps/app.py", "LAUNCHER.encode()", f"(LAUNCHER + str({leak})).encode()")
+    edited(tree / "resolver/pih_steps/app.py", "_launcher(spec), mode", f"_launcher(spec) + str({leak}).encode(), mode")
 
 
 def test_another_user(digest, tree, tmp_path):

@@ -38,12 +38,14 @@ def _run(*arguments, program=STEPS, **process):
 
 
 def _sources(folder):
-    (folder / "package").mkdir()
-    (folder / "package" / "__init__.py").write_text("x = 1\n")
+    package = folder / "pih_runtime"
+    package.mkdir()
+    for name in ("__init__", "launcher"):
+        (package / f"{name}.py").write_text("x = 1\n")
     (folder / "lock.json").write_text(json.dumps(sealed({})))
     return {
         "params": {"packages": {"package": "pih"}},
-        "trees": {"package": str(folder / "package"), "lock": str(folder / "lock.json")},
+        "trees": {"package": str(package), "lock": str(folder / "lock.json")},
     }
 
 

@@ -36,9 +36,14 @@ def packages(tmp_path):
     (package / "deep" / "__init__.py").write_text("from .. import LOOPS\n")
     (package / "__pycache__").mkdir()
     (tmp_path / "lock.json").write_text(json.dumps(sealed({"schema": 1})))
+    runtime = tmp_path / "source" / "pih_runtime"
+    runtime.mkdir()
+    (runtime / "__init__.py").write_text("")
+    (runtime / "launcher.py").write_text("import never\n")
+    trees = {"plugins/surface": package, "runtime": runtime}
     return {
-        "params": {"packages": {"plugins/surface": "surface/http"}},
-        "trees": {"plugins/surface": package, "lock": tmp_path / "lock.json"},
+        "params": {"packages": {"plugins/surface": "surface/http", "runtime": "pih"}},
+        "trees": {**trees, "lock": tmp_path / "lock.json"},
     }
 
 
@@ -122,14 +127,21 @@ def test_app_has_packages_lock_and_launcher(packages, make_spec, read_layer, tmp
     app.run(make_spec(**packages))
     entries, lines = read_layer(tmp_path / "out")
     assert {path for path, content in entries.items() if content is not None} == {
+        "pih/lib/pih_runtime/__init__.pyc",
         "pih/lib/surface/__init__.pyc",
         "pih/lib/surface/deep/__init__.pyc",
         "pih/lock.json",
         "usr/bin/pih-worker",
     }
     assert entries["pih/lock.json"] == (tmp_path / "lock.json").read_bytes()
-    assert entries["usr/bin/pih-worker"].startswith(b"#!/usr/bin/python3 -IB\n")
+    assert entries["usr/bin/pih-worker"] == b"#!/usr/bin/python3 -IB\nimport never\n"
     assert lines["/pih/lib/surface/deep/__init__.pyc"]["component"] == "surface/http"
+
+
+def test_without_the_runtime_there_is_no_launcher(packages, make_spec):
+    del packages["params"]["packages"]["runtime"]
+    with pytest.raises(BuildError, match=r"no package has the module pih_runtime\.launcher"):
+        app.run(make_spec(**packages))
 
 
 def test_a_package_of_no_python_is_named(make_spec, packages, tmp_path):
