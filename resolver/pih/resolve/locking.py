@@ -19,7 +19,7 @@ from pih.resolve import artifacts, budget, explain, fits, graph, outside, spill
 from pih.resolve.choice import choose
 from pih.resolve.levers import levers_of, transports
 from pih.resolve.lowered import lowered
-from pih.resolve.lowering import Because, Fetch, Lowered, pack_of, plan_params
+from pih.resolve.lowering import Fetch, Lowered, because_of, pack_of, plan_params
 from pih.resolve.model import ModelFile, Pin, model_files
 from pih.resolve.order import providers_of, start_order
 from pih.resolve.solve import Solution
@@ -62,11 +62,7 @@ def lock(
     chosen = (*artifacts.choose(wanted, files.values(), pins, held), *carried.values())
     limits = Limits(**{**unstructure(intent.limits), "spill": spill.bytes_of(profile, root, solution, catalog)})
 
-    because = Because(
-        weights=profile.reason(root, "model", "weights"),
-        pack=explain.reasons(pack_of(solution), solution.served)[0],
-        context=profile.reason(root, "limits", "context"),
-    )
+    because = because_of(profile, root, explain.reasons(pack_of(solution), solution.served)[0])
 
     def params(sizes: Limits, machine: Target) -> dict[str, Any]:
         return plan_params(solution, files, machine, sizes, intent.weights.format, intent.kernels.fallback_ops)

@@ -15,6 +15,7 @@ import attrs
 
 from pih.catalog import Kernel, Manifest, Report
 from pih.lock import Artifact, Binding, Limits, PlanRef, Target
+from pih.profile import Profile
 from pih.resolve.model import ModelFile
 from pih.resolve.solve import Solution
 from pih.structure import structure
@@ -45,11 +46,18 @@ class Lowered:
 
 @attrs.frozen
 class Because:
-    """Why there are these weights, this kernel pack and this context: chains from the profile's lines, for messages."""
+    """Why there are these weights and this kernel pack, and the profile's lines by the keys that lowering names."""
 
     weights: str
     pack: str
-    context: str
+    lines: Mapping[str, str]
+
+
+def because_of(profile: Profile, root: Path, pack: str) -> Because:
+    """What messages say of this profile. pack: why its kernel pack is there."""
+    keys = (("limits", "context"), ("limits", "spill"), ("limits", "kv_dtype"), ("device", "count"))
+    lines = {f"{section}.{key}": profile.reason(root, section, key) for section, key in keys}
+    return Because(profile.reason(root, "model", "weights"), pack, lines)
 
 
 def plan_params(
@@ -233,8 +241,8 @@ def _no_kernel(problem: Any, because: Because) -> ResolutionError:
 
 
 def _no_plan(problem: BuildError | ResolutionError, because: Because) -> ResolutionError:
-    asked = because.context if problem.where == "limits.context" else because.weights
-    place = f"{problem.where}: " if problem.where and asked == because.weights else ""
+    asked = because.lines.get(problem.where, because.weights)
+    place = f"{problem.where}: " if problem.where and problem.where not in because.lines else ""
     return ResolutionError(
         f"Because {asked},\n  and {place}{problem.what}.\n  So no plan comes of it.", fix=problem.fix
     )

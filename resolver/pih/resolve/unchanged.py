@@ -15,7 +15,7 @@ from pih.lock import Artifact, Lock, path_for
 from pih.profile import Profile
 from pih.resolve import outside
 from pih.resolve.lowered import lowered
-from pih.resolve.lowering import Because, Fetch
+from pih.resolve.lowering import Fetch, because_of
 from pih_runtime.errors import FetchError, LockError, ResolutionError
 from pih_steps.plugins import PARAM
 
@@ -66,11 +66,7 @@ def _other_plan(lock: Lock, profile: Profile, catalog: Catalog, fetch: Fetch, me
     carried = {plugin.id: artifacts[plugin.artifact] for plugin in lock.plugins if plugin.artifact}
     pack = next(plugin for plugin in lock.plugins if f"plugins/{plugin.id}" == params["kernels"])
     report = next(plugin.report for plugin in catalog.plugins if (plugin.id, plugin.version) == (pack.id, pack.version))
-    because = Because(
-        weights=profile.reason(catalog.root, "model", "weights"),
-        pack=pack.reasons[0],
-        context=profile.reason(catalog.root, "limits", "context"),
-    )
+    because = because_of(profile, catalog.root, pack.reasons[0])
     read = f"{params['model']}, the lowering or a file of the model is another than when it was locked"
     try:
         now = lowered(params, catalog.root, artifacts, carried, report, fetch, because, memo)

@@ -113,7 +113,7 @@ def test_no_spill_is_offered_that_the_host_has_no_room_for(offers):
 def test_one_sequence_stays_on_the_device(resolved):
     with pytest.raises(ResolutionError) as caught:
         resolved(with_device("3 GiB", extra='spill = "700 MiB"\n'), SPILLING)
-    assert caught.value.where == "limits.spill"
+    assert caught.value.what.startswith('Because profiles/x.toml:21 limits.spill = "700 MiB",\n  and ')
     assert caught.value.fix == "at most 672 MiB"
     assert resolved(with_device("3 GiB", extra='spill = "672 MiB"\n'), SPILLING).budget.kv == 224 << 20
 
