@@ -88,12 +88,12 @@ def test_stopped_by_a_signal_it_takes_away_what_it_made(made, tmp_path):
     prefix = tmp_path / "pih"
     sh(made[0], "install", "--prefix", prefix)
     chance = random.Random(7)
-    for _ in range(10):
+    for sent in [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT] * 3:
         with subprocess.Popen(
             ["sh", made[1], "upgrade", "--prefix", prefix], stderr=subprocess.DEVNULL, start_new_session=True
         ) as run:
             time.sleep(chance.uniform(0.02, 0.2))
-            os.killpg(run.pid, signal.SIGTERM)
+            os.killpg(run.pid, sent)
             run.wait()
         assert not list((prefix / "generations").glob("*.partial"))
         assert worker(prefix) in ("worker of one", "worker of two")

@@ -26,6 +26,15 @@ def tree(folder):
     }
 
 
+USER = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+
+
+def open_to_all(folder):
+    for path in (folder, *folder.parents):
+        if path.stat().st_mode & 0o055 != 0o055 and path.stat().st_uid == os.getuid():
+            path.chmod(path.stat().st_mode | 0o055)
+
+
 def put(path, what):
     path.parent.mkdir(parents=True, exist_ok=True)
     if what == "folder":
@@ -168,6 +177,22 @@ def test_what_runs_from_a_generation_is_told_by_its_program(tmp_path):
     sh(prefix / "pih", "uninstall")
 
 
+@pytest.mark.parametrize("shell", ["dash", "busybox ash", "bash --posix"])
+def test_an_ordinary_user_sees_what_another_runs(tmp_path, shell):
+    if os.getuid() != 0:
+        pytest.skip("only root can become another user")
+    prefix = tmp_path / "q"
+    sh(carried(tmp_path, "one", extra=[SHELL]), "install", "--prefix", prefix)
+    open_to_all(tmp_path)
+    program = prefix / "generations/1/root" / SHELL.path
+    user = [*USER, *shell.split()]
+    for name, seen in ((str(program), True), ("vim", False)):
+        with subprocess.Popen([name, "-c", "read x", str(program)], executable=program, stdin=subprocess.PIPE) as run:
+            said = sh(prefix / "pih", "status", "--json", shell=user).stdout
+            assert (f'"running": [{run.pid}]' in said) is seen, said
+            run.stdin.close()
+
+
 class TestUnits:
     def installed(self, file, tmp_path, *options, environment=None, folder=None):
         return sh(
@@ -182,10 +207,9 @@ class TestUnits:
         assert not (tmp_path / "pih").exists()
 
     def test_of_a_user_without_a_home(self, made, tmp_path):
-        user = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"] if os.getuid() == 0 else []
-        for path in (tmp_path, *tmp_path.parents, *made["one"].parents):
-            if path.stat().st_mode & 0o055 != 0o055 and path.stat().st_uid == os.getuid():
-                path.chmod(path.stat().st_mode | 0o055)
+        user = USER if os.getuid() == 0 else []
+        open_to_all(tmp_path)
+        open_to_all(made["one"].parent)
         own = tmp_path / "own"
         own.mkdir()
         own.chmod(0o777)

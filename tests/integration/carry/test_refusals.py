@@ -163,6 +163,10 @@ def test_a_part_that_is_missing_short_or_damaged_is_named(parts, tmp_path):
     run = sh(copies[0], "install", "--prefix", tmp_path / "pih", check=False)
     assert run.returncode == 8
     assert f"{second} is missing" in run.stderr
+    second.mkdir()
+    run = sh(copies[0], "verify", check=False)
+    assert (run.returncode, f"{second} is missing, or no file" in run.stderr) == (8, True)
+    assert run.stderr.startswith("pih: error")
 
 
 def test_bytes_behind_the_end(file, tmp_path):

@@ -32,6 +32,7 @@ size_of() {
 # scratch: a folder of this run's own, made when it is first asked for
 scratch() {
     [ -z "$SCRATCH" ] || return 0
+    need mktemp
     SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/pih-XXXXXX" 2>/dev/null) ||
         die $HOST "no folder can be made in ${TMPDIR:-/tmp}" "set TMPDIR to a folder that may be written"
 }

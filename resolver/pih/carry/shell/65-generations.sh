@@ -72,7 +72,8 @@ wrong() {
     } | sed -n '1{s|^|root/|;p;}' | tr -d '"\\'
 }
 
-# users N: the processes that run from a generation: their program is of its root, or it is their root
+# users N: the processes that run from a generation: their program is of its root, or it is their root. Of another user's
+# process an ordinary user sees neither; there its first word counts.
 users() {
     of=$PREFIX/generations/$1/root
     {
@@ -80,7 +81,13 @@ users() {
             (at = index($0, of)) { count = split(substr($0, 1, at - 1), path, "/"); print path[count - 1] }'
         for process in /proc/[0-9]*; do
             # shellcheck disable=SC3013 # POSIX has it since 2024, and these shells had it before
-            if [ "$process/root/" -ef "$of" ]; then echo "${process#/proc/}"; fi
+            if [ "$process/root/" -ef "$of" ]; then
+                echo "${process#/proc/}"
+            elif [ ! -e "$process/exe" ]; then
+                word=
+                { read -r word <"$process/cmdline" || :; } 2>/dev/null
+                case $word in "$of/"*) echo "${process#/proc/}" ;; esac
+            fi
         done
     } | sort -un
 }

@@ -86,7 +86,7 @@ main() {
     help) printf '%s\n' "$USAGE" && return ;;
     version) printf '%s %s sha256:%s\n' "$NAME" "$VERSION" "$IMAGE" && return ;;
     esac
-    need awk sed sha256sum dd ls mktemp
+    need awk sed sha256sum dd ls
     case $VERB in
     verify | load) ;;
     *)
