@@ -5,6 +5,7 @@ Runs as PID 1 of a container or as any process. The main thread only waits: for 
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 import threading
@@ -26,6 +27,7 @@ Serves the bundle it lies in. Without --listen, where its lock says.
 """
 # An engine sends SIGKILL 10 s after SIGTERM; what is left is for stopping.
 DRAIN_SECONDS = 8.0
+LAST_PORT = 65535
 SIGNAL = "signal"
 DRAINED = "drained"
 End = BaseException | str  # why the main thread stops waiting: SIGNAL, DRAINED, or a plugin's failure
@@ -49,9 +51,17 @@ def main(argv: Sequence[str] | None = None, root: Path | None = None) -> int:
 def _listen(arguments: list[str]) -> str:
     if not arguments:
         return ""
-    if len(arguments) != 2 or arguments[0] != "--listen" or ":" not in arguments[1]:
+    if len(arguments) != 2 or arguments[0] != "--listen" or not _is_address(arguments[1]):
         raise UsageError(f"cannot use the arguments {' '.join(arguments)!r}", fix="see pih-worker --help")
     return arguments[1]
+
+
+def _is_address(text: str) -> bool:
+    """HOST:PORT or unix:PATH; the system's own functions take a port modulo 65536."""
+    if text.startswith("unix:"):
+        return text != "unix:"
+    _, colon, port = text.rpartition(":")
+    return bool(colon) and re.fullmatch(r"[0-9]{1,5}", port) is not None and int(port) <= LAST_PORT
 
 
 def _serve(root: Path, listen: str) -> None:

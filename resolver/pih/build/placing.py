@@ -26,15 +26,23 @@ def placed(output: Path, check: Callable[[Path], None]) -> Iterator[Path]:
     check(place)
     with _told(output, place.parent):
         place.parent.mkdir(parents=True, exist_ok=True)
-        beside = tempfile.TemporaryDirectory(prefix=f".{place.name}.", dir=place.parent)
-    with beside as folder, _told(output, Path(folder)):
-        made = Path(folder, "new")
+    with beside(place, output) as folder:
+        made = folder / "new"
         yield made
         tree.sync(made)
         check(place)
-        _swap(made, place, Path(folder, "before"))
+        _swap(made, place, folder / "before")
         _sync(place.parent)
-        tree.remove(Path(folder, "before"))
+        tree.remove(folder / "before")
+
+
+@contextmanager
+def beside(place: Path, output: Path) -> Iterator[Path]:
+    """A folder beside `place` while the block runs. An error about what is in it, or its disk, names `output`."""
+    with _told(output, place.parent):
+        made = tempfile.TemporaryDirectory(prefix=f".{place.name}.", dir=place.parent)
+    with made as folder, _told(output, Path(folder)):
+        yield Path(folder)
 
 
 def _settled(path: Path) -> Path:

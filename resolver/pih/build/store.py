@@ -215,6 +215,8 @@ def _copy(source: Path, writer: BinaryIO) -> str:
 
 
 def _chunks(source: Path) -> Iterator[bytes]:
+    if source.exists() and not source.is_file():  # a pipe would wait, a device would never end
+        raise FetchError("cannot read the file: not a plain file", where=str(source))
     try:
         with source.open("rb") as reader:
             while chunk := reader.read(_CHUNK):

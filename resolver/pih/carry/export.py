@@ -84,7 +84,7 @@ def _export(image: Layout, output: Path, *, weights: Path | None, split: int) ->
     members = [*_small(image), *_layers(found), *_weights(found, weights)]
     limit = (split // _CHUNK * _CHUNK) if split else 1 << 62
     if limit < _FEWEST:
-        raise UsageError("parts of less than 1 MiB", fix="give --split a size of 1MB or more, such as 4GB")
+        raise UsageError("parts of less than 1 MiB", fix="give --split a size of 2MB or more, such as 4GB")
     with writing(output, header.SIZE, limit) as parts:
         frame, offsets = _archive(parts, members)
         sizes = parts.finish()

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 import attrs
 
+from pih.build.placing import beside
 from pih_runtime.errors import UsageError
 
 _MOST = 999  # three digits of a name
@@ -88,8 +88,9 @@ class Parts:
 
     def close(self) -> None:
         """Nothing more is written."""
-        for file in self._files:
-            file.close()
+        with suppress(OSError):  # what is buffered needs room that there is not, and is wanted no more
+            for file in self._files:
+                file.close()
 
     def _open(self) -> None:
         number = len(self._files)
@@ -128,8 +129,8 @@ def check_place(path: Path) -> None:
 def writing(path: Path, header: int, limit: int) -> Iterator[Parts]:
     """Parts to write in the block; unless they are published there, nothing of them stays. Raises as `check_place`."""
     check_place(path)
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as beside:
-        parts = Parts(path, Path(beside), header, limit)
+    with beside(path, path) as folder:
+        parts = Parts(path, folder, header, limit)
         try:
             yield parts
         finally:
@@ -143,7 +144,20 @@ def _place(written: Path, name: Path) -> None:
     except OSError as problem:
         if os.path.lexists(name):
             raise _taken(name) from problem
-        written.rename(name)  # a file system without links, such as that of a stick
+        _take(written, name)  # a file system without links, such as that of a stick
+
+
+def _take(written: Path, name: Path) -> None:
+    """Two could rename to one name, but only one of them makes it."""
+    try:
+        name.touch(exist_ok=False)
+    except FileExistsError as problem:
+        raise _taken(name) from problem
+    try:
+        written.rename(name)
+    except BaseException:
+        name.unlink()
+        raise
 
 
 def _taken(name: Path) -> UsageError:

@@ -141,9 +141,12 @@ def load_either(path: Path) -> str:
 
 def _read(path: Path, what: str, fix: str) -> bytes:
     try:
-        return read_at_most(path, _MAX_BYTES)
+        raw = read_at_most(path, _MAX_BYTES)
     except (OSError, ValueError) as problem:
         raise UsageError(f"not {what}: {said(problem)}", where=str(path), fix=fix) from problem
+    if raw.count(b"-----BEGIN ") > 1:
+        raise UsageError(f"not {what}: the file holds several", where=str(path), fix="give a file for each")
+    return raw
 
 
 def _write(path: Path, raw: bytes, mode: int) -> None:

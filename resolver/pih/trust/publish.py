@@ -26,8 +26,19 @@ def sign_plugin(path: Path, private: Ed25519PrivateKey) -> Path:
 def pack(folder: Path, archive: Path, private: Ed25519PrivateKey) -> None:
     """Write a plugin's canonical archive, with its signature beside it."""
     held = content.of_folder(folder)
+    if archive.is_file():
+        _check_place(archive)
     signature = sign.text(sign.sign(private, "plugin", held.content.sha256))
     replace_all({archive: held.archive, signature_of(archive): signature})
+
+
+def _check_place(archive: Path) -> None:
+    """Raises UsageError where a file is there that is no plugin's archive."""
+    try:
+        content.of_archive(archive)
+    except ResolutionError as problem:
+        fix = "name another file, or remove this one"
+        raise UsageError("is there already, and is no plugin's archive", where=str(archive), fix=fix) from problem
 
 
 def sign_catalog(folder: Path, name: str, private: Ed25519PrivateKey) -> Path:

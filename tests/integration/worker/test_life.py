@@ -130,7 +130,16 @@ def test_an_address_in_use_is_a_clear_error(tmp_path):
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [(["--port", "1"], "--port 1"), (["--listen"], "--listen"), (["--listen", "x"], "x"), (["a"], "'a'")],
+    [
+        (["--port", "1"], "--port 1"),
+        (["--listen"], "--listen"),
+        (["--listen", "x"], "x"),
+        (["a"], "'a'"),
+        *(
+            (["--listen", where], where)
+            for where in ("127.0.0.1:65536", "127.0.0.1:99999", "h:", "h:+80", "h:-1", "unix:")
+        ),
+    ],
 )
 def test_wrong_arguments_are_usage_errors(tmp_path, arguments, words):
     code, text = run(write_bundle(tmp_path), *arguments)

@@ -235,3 +235,9 @@ def test_a_deep_workspace_goes_away(store):
 def test_a_file_that_is_gone_is_an_error_of_the_store(store):
     with pytest.raises(FetchError, match="no longer in the store"):
         store.check("0" * 64, 1)
+
+
+def test_a_pipe_is_not_waited_for(store, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(FetchError, match="not a plain file"):
+        store.add_file(tmp_path / "pipe")

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import re
 import tarfile
 
 import pytest
@@ -55,3 +56,10 @@ def test_weights_for_an_image_that_has_them(image, tmp_path):
 def test_parts_too_small(image, tmp_path):
     with pytest.raises(UsageError, match="1 MiB"):
         export.export(image, tmp_path / "x.pih", weights=None, split=1000)
+
+
+def test_what_is_said_of_parts_that_are_too_small_helps(image, tmp_path):
+    with pytest.raises(UsageError) as refused:
+        export.export(image, tmp_path / "x.pih", weights=None, split=10**6)
+    (least,) = re.findall(r"([0-9]+)MB or more", refused.value.fix)
+    assert export.export(image, tmp_path / "x.pih", weights=None, split=int(least) * 10**6).files

@@ -218,13 +218,14 @@ def test_the_closure_of_a_lock_and_what_is_left_out(tmp_path):
     assert not any("--weights" in words for words in mirror.listed([locked], both, [], ["3.11"]).left_out)
 
 
-def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):
-    def full(*_):
-        raise OSError(28, "No space left on device")
+def test_a_full_disk_leaves_nothing_and_names_the_mirror(tmp_path, monkeypatch):
+    def full(source, _):
+        raise OSError(28, "No space left on device", source)
 
     monkeypatch.setattr(shutil, "copyfile", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(OSError, match="No space") as told:
         a_mirror(tmp_path, tmp_path / "out" / "mirror")
+    assert told.value.filename == str(tmp_path / "out" / "mirror")
     assert list((tmp_path / "out").iterdir()) == []
 
 

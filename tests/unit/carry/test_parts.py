@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from pih.carry import parts
 from pih_runtime.errors import UsageError
+from tests.support.disk import small_disk
 
 
 @settings(max_examples=60)
@@ -31,7 +32,7 @@ def test_the_parts_make_the_whole(tmp_path_factory, chunks, limit):
 
 
 def write(path, size, byte=b"x"):
-    with parts.writing(path, 8, 20) as stream:
+    with parts.writing(path, 8, 200 if size == 150 else 20) as stream:
         stream.write(byte * size)
         stream.finish()
         return stream.publish(b"8 bytes.")
@@ -78,3 +79,27 @@ def test_two_at_once_to_one_name(tmp_path, monkeypatch, size, links):
             late.publish(b"8 later.")
     assert sorted(tmp_path.iterdir()) == names
     assert b"".join(path.read_bytes() for path in names) == b"8 bytes." + b"x" * 100
+
+
+def test_without_links_what_came_meanwhile_stays(tmp_path, monkeypatch):
+    """A rename would take its place."""
+
+    def no_links(_, name):
+        name.write_text("mine")  # another, between the link that failed and what comes after
+        monkeypatch.setattr(parts.os.path, "lexists", lambda _: False)
+        raise PermissionError(1, "no links here")
+
+    with parts.writing(tmp_path / "x.pih", 8, 20) as stream:
+        stream.write(b"x")
+        stream.finish()
+        monkeypatch.setattr(parts.os, "link", no_links)
+        with pytest.raises(UsageError, match="there already"):
+            stream.publish(b"8 bytes.")
+    assert (tmp_path / "x.pih").read_text() == "mine"
+
+
+def test_a_disk_without_room_names_the_file_that_was_asked_for(tmp_path):
+    with small_disk(), pytest.raises(OSError, match="File too large") as full:
+        write(tmp_path / "x.pih", 150)
+    assert full.value.filename == str(tmp_path / "x.pih")
+    assert not list(tmp_path.iterdir())

@@ -48,3 +48,15 @@ def test_what_is_no_key(tmp_path):
         keys.load_public(tmp_path / "k.pem")
     with pytest.raises(UsageError, match="not a private key"):
         keys.load_private(tmp_path / "k.pem.pub")
+
+
+@pytest.mark.parametrize("load", [keys.load_public, keys.load_private, keys.load_either])
+def test_none_of_several_keys_in_a_file_is_left_out_in_silence(tmp_path, load):
+    ends = "" if load is keys.load_private else ".pub"
+    texts = []
+    for name in "ab":
+        keys.generate(tmp_path / name)
+        texts.append((tmp_path / f"{name}{ends}").read_text())
+    (tmp_path / "both").write_text("".join(texts))
+    with pytest.raises(UsageError, match="holds several"):
+        load(tmp_path / "both")

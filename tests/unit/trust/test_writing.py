@@ -1,12 +1,15 @@
 """What publishers and users write: whole or not at all, one change after the other, and no name in place of another."""
 
+import os
+import stat
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import attrs
 import pytest
 
 from pih.trust import add, index, keyring, keys, publish
-from pih.writing import replace_all
+from pih.writing import replace, replace_all
 from pih_runtime.errors import ResolutionError, UsageError
 from tests.support.disk import small_disk
 from tests.unit.trust import made
@@ -154,3 +157,49 @@ def test_a_key_that_took_the_place_of_another_signs_for_it_everywhere(tmp_path):
     assert made.catalog_of(tmp_path, "", ring).refused == ()
     looped = attrs.evolve(ring.keys[0], state="rotated", note=ring.keys[0].fingerprint)
     assert not keyring.Keyring(keys=(looped,)).succeeds("other", looped.fingerprint)
+
+
+def test_a_file_that_is_no_plugins_archive_stays(tmp_path):
+    key = made.key(tmp_path)
+    made.plugin(tmp_path / "x")
+    thesis = tmp_path / "thesis.tar"
+    thesis.write_text("dear")
+    with pytest.raises(UsageError, match="no plugin's archive"):
+        publish.pack(tmp_path / "x", thesis, key)
+    assert thesis.read_text() == "dear"
+    for _ in range(2):
+        publish.pack(tmp_path / "x", tmp_path / "x.tar", key)
+
+
+def test_a_link_stays_one_and_what_is_no_file_stays_what_it_is(tmp_path):
+    (tmp_path / "real").write_text("before")
+    (tmp_path / "link").symlink_to("real")
+    replace(tmp_path / "link", "after")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_text() == "after"
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "to the pipe").symlink_to("pipe")
+    for place in (tmp_path / "pipe", tmp_path / "to the pipe", Path("/dev/null")):
+        with pytest.raises(OSError, match="no plain file") as refused:
+            replace(place, "x")
+        assert refused.value.filename == str(place)
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_a_new_file_has_the_mode_of_any_other_and_an_old_one_keeps_its_own(tmp_path, mask, mode):
+    (tmp_path / "old").write_text("before")
+    (tmp_path / "old").chmod(0o640)
+    before = os.umask(mask)
+    try:
+        for name in ("new", "old"):
+            replace(tmp_path / name, "after")
+        replace(tmp_path / "secret", "x", mode=0o600)
+        (tmp_path / "secret").chmod(0o644)
+        replace(tmp_path / "secret", "x", mode=0o600)
+    finally:
+        os.umask(before)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    assert modes == {"new": mode, "old": 0o640, "secret": 0o600}
