@@ -169,3 +169,19 @@ def test_what_is_not_one_key_of_the_right_kind(signed, tmp_path, pem, words):
 def test_a_place_for_scratch_that_there_is_not(signed, tmp_path):
     run = sh(signed[0], "verify", "--key", signed[1], environment={"TMPDIR": str(tmp_path / "none")}, check=False)
     assert (run.returncode, "no folder can be made in" in run.stderr, "to fix" in run.stderr) == (9, True, True)
+
+
+def test_a_path_that_looks_like_an_option(made, tmp_path):
+    for name in ("-", "-p", "--json"):
+        sh(made, "install", "--prefix", name, "--systemd", "--unit-dir", "-u", folder=tmp_path)
+        assert sh(made, "start", "--prefix", name, "--no-sandbox", folder=tmp_path).stdout == "worker of one\n"
+        sh(made, "uninstall", "--prefix", name, folder=tmp_path)
+        assert not [path for path in tmp_path.rglob("*") if not path.is_dir()]
+    run = sh(made, "verify", "--key", "--json", folder=tmp_path, check=False)
+    assert (run.returncode, "cannot read the key ./--json" in run.stderr) == (2, True)
+
+
+def test_the_root_of_all_folders_is_no_prefix(made):
+    for name in ("/", "//", "/usr/.."):
+        run = sh(made, "install", "--prefix", name, check=False)
+        assert (run.returncode, "is no prefix" in run.stderr) == (2, True)

@@ -22,6 +22,7 @@ check_prefix() {
         die $USAGE_CODE "the prefix $1 has characters that no unit file could hold" "letters, digits and . _ + , @ = -"
         ;;
     esac
+    [ ! -d "$1" ] || [ "$(nearest "$1")" != / ] || die $USAGE_CODE "the root of all folders is no prefix" "for example --prefix /opt/pih"
     [ -w "$(nearest "$1")" ] || die $HOST "cannot write $1" "take a --prefix of your own, or be root"
     check_own "$1"
 }

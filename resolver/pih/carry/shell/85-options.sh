@@ -38,6 +38,8 @@ once() {
 # take_value OPTION VALUE
 take_value() {
     [ -n "$2" ] || die $USAGE_CODE "$1 needs a value" "sh $0 help"
+    # a path, which no program is to take for an option
+    case $1:$2 in --keep:* | --listen:*) ;; *:-*) set -- "$1" "./$2" ;; esac
     case $1 in
     --prefix) once "$1" "$PREFIX" && PREFIX=$2 ;;
     --weights) once "$1" "$WEIGHTS" && WEIGHTS=$2 ;;
