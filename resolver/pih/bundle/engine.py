@@ -45,12 +45,7 @@ def command(
     engine: str, name: str, reference: str, listen: run.Listen, weights: Path | None, grants: Grants
 ) -> list[str]:
     """The engine's command line for one container that is removed when it ends. grants: what it reaches of the host."""
-    arguments = [engine, "run", "--rm", "--name", name, *_LOCKED]
-    arguments += [word for path in grants.devices for word in ("--device", path)]
-    arguments += [word for family in grants.families for word in ("--device", f"{family}=all")]
-    arguments += [word for path in grants.paths for word in ("--volume", f"{path}:{path}:ro")]
-    # Without a value the engine's client takes that of its own environment.
-    arguments += [word for name in grants.environment for word in ("--env", name)]
+    arguments = [engine, "run", "--rm", "--name", name, *_LOCKED, *reach(grants)]
     if engine == "podman":
         arguments += ["--http-proxy=false"]  # it would pass the host's proxy settings on
     for path, place in run.mounts(weights):
@@ -63,6 +58,15 @@ def command(
             arguments += ["--publish", f"{host}:{port}:{port}"]
             inner = f"0.0.0.0:{port}"
     return [*arguments, reference, "--listen", inner]
+
+
+def reach(grants: Grants) -> list[str]:
+    """The arguments of either engine for what a container reaches of its host."""
+    arguments = [word for path in grants.devices for word in ("--device", path)]
+    arguments += [word for family in grants.families for word in ("--device", f"{family}=all")]
+    arguments += [word for path in grants.paths for word in ("--volume", f"{path}:{path}:ro")]
+    # Without a value the engine's client takes that of its own environment.
+    return arguments + [word for name in grants.environment for word in ("--env", name)]
 
 
 def load(engine: str, image: Layout) -> str:

@@ -15,6 +15,7 @@ import attrs
 from pih.bundle import layout
 from pih.bundle.layout import Layout
 from pih.catalog import variable_problem
+from pih.lock import Permissions
 from pih.reading import json_of
 from pih_runtime.errors import SealError, WorkerError
 from pih_steps.devices import FAMILIES
@@ -70,6 +71,22 @@ def of_image(image: Layout) -> Grants:
             )
     return Grants(
         listen, devices, paths, environment, families_of(name for _, item in asked for name in item["devices"])
+    )
+
+
+def asked_of(permissions: Iterable[Permissions]) -> Grants:
+    """What a lock's plugins ask of any host, for a command line that may run on another one.
+
+    A pattern of several paths is left out: which of them there are is for that host to say.
+    """
+    asked = list(permissions)
+    named = sorted({name for item in asked for name in item.devices if not given(name) and "*" not in name})
+    return Grants(
+        listen=any(item.network == "listen" for item in asked),
+        devices=tuple(name for name in named if name not in FAMILIES),
+        paths=tuple(sorted({path for item in asked for path in item.paths if not given(path) and "*" not in path})),
+        environment=tuple(sorted({name for item in asked for name in item.environment})),
+        families=families_of(named),
     )
 
 

@@ -11,9 +11,11 @@ import click
 
 from pih.build.progress import renderer
 from pih.build.store import Store
+from pih.bundle import engine, permissions
 from pih.bundle.copy import copied
 from pih.cli import _builders, _table, _terminal, _workspace
 from pih.inspect.bundle import components, contents, known
+from pih.lock import Lock
 from pih_runtime.errors import BuildError, UsageError
 
 
@@ -85,16 +87,22 @@ def command(
         click.echo(json.dumps(data, indent=2))
         return
     _terminal.say(_table.components(components(held, known(found.lock)), held).split("\n"))
-    port = found.lock.service.port
     click.echo(f"image    {held.digest}  ({len(result.ran)} steps ran now)")
     click.echo(f"layout   {layout}")
     click.echo(f"load     tar -C {layout} -cf - . | podman load    (or docker load)")
-    weights = ""
     if found.lock.weights.delivery == "separate":
         click.echo(f"weights  pih weights pack --profile {profile_path} --output weights.safetensors")
-        weights = "-v ./weights.safetensors:/pih/weights/weights.safetensors:ro "
-        weights += "-v ./weights.digests:/pih/weights/weights.digests:ro "
-    click.echo(f"run      podman run --rm --read-only --cap-drop ALL -p {port}:{port} {weights}{held.reference}")
+    click.echo(f"run      {run_line(found.lock, held.reference)}")
+
+
+def run_line(lock: Lock, reference: str) -> str:
+    """How a container engine runs the image, with all that the lock says it needs of its host."""
+    words = ["podman run --rm --read-only --cap-drop ALL", f"-p {lock.service.port}:{lock.service.port}"]
+    words += engine.reach(permissions.asked_of(plugin.permissions for plugin in lock.plugins))
+    if lock.weights.delivery == "separate":
+        words.append("-v ./weights.safetensors:/pih/weights/weights.safetensors:ro")
+        words.append("-v ./weights.digests:/pih/weights/weights.digests:ro")
+    return " ".join([*words, reference])
 
 
 def _compare(profile_path: Path, *, offline: bool, jobs: int, as_json: bool) -> None:
