@@ -70,18 +70,29 @@ def table(cubin: bytes, sm: str, cuda: int, bindings: Iterable[Mapping[str, Any]
     found = cubin_elf.read(cubin, "pack.cubin")
     if found.sm != sm:
         raise BuildError(f"the compiler made a cubin for {found.sm}, not {sm}")
-    symbols = sorted({str(item["symbol"]) for item in bindings}, key=len, reverse=True)
-    entries: dict[str, list[dict[str, Any]]] = {symbol: [] for symbol in sorted(symbols)}
+    entries: dict[str, list[dict[str, Any]]] = {
+        symbol: [] for symbol in sorted(str(item["symbol"]) for item in bindings)
+    }
     for entry in found.entries:
-        owner = next((symbol for symbol in symbols if entry.name == symbol or entry.name.startswith(f"{symbol}_")), "")
-        if not owner or not entry.launch:
+        symbol = owner(entry.name, entries)
+        if not symbol or not entry.launch:
             raise BuildError(f"kernel entry {entry.name} belongs to no binding, or does not say how it is launched")
-        entries[owner].append({"entry": entry.name, **dict(zip(LAUNCH, entry.launch, strict=True))})
+        entries[symbol].append(row(entry))
     for symbol, known in entries.items():
         if not known:
             raise BuildError(f"the pack's sources make no entry for {symbol}")
         known.sort(key=lambda item: int(item["most_rows"]))
     return json.dumps({"abi": ABI, "sm": sm, "cuda": cuda, "symbols": entries}, indent=1) + "\n"
+
+
+def owner(entry: str, symbols: Iterable[str]) -> str:
+    """The symbol that an entry is of, by its name: the longest that it begins with; '' for none."""
+    return max((symbol for symbol in symbols if f"{entry}_".startswith(f"{symbol}_")), key=len, default="")
+
+
+def row(entry: cubin_elf.Entry) -> dict[str, Any]:
+    """How pack.json has an entry that says how it is launched."""
+    return {"entry": entry.name, **dict(zip(LAUNCH, entry.launch, strict=True))}
 
 
 def unpack_nvrtc(wheel: Path, folder: Path) -> Path:

@@ -39,7 +39,7 @@ def read(image, root):
 
 def test_every_entry_is_called_and_every_call_has_its_entry(described, root):
     assert (described["arch"], described["proof"]) == ("sm_89", PROOF)
-    assert (described["uncalled"], described["missing"]) == ([], [])
+    assert (described["uncalled"], described["missing"], described["amiss"]) == ([], [], [])
     calls = [call["symbol"] for call in json.loads((root / "pih/plan.json").read_bytes())["calls"]]
     assert {entry["symbol"] for entry in described["entries"]} == set(calls)
     assert all(entry["calls"] == calls.count(entry["symbol"]) for entry in described["entries"])
@@ -96,12 +96,52 @@ def test_an_entry_without_a_call_and_a_call_without_an_entry_are_named(read, roo
     assert "embed_bf16_n400_k64 is called, and has no entry" in found.proof
 
 
+def _an_entry_too_many(table):
+    (first, *_) = table["symbols"].values()
+    first.append({**first[-1], "entry": first[-1]["entry"] + "_more", "most_rows": 1 << 20})
+
+
+def _swapped(table):
+    first, second, *_ = table["symbols"]
+    table["symbols"][first], table["symbols"][second] = table["symbols"][second], table["symbols"][first]
+
+
+def _other_threads(table):
+    next(iter(table["symbols"].values()))[0]["threads"] += 32
+
+
+def _turned_round(table):
+    next(rows for rows in table["symbols"].values() if len(rows) > 1).reverse()
+
+
+def _other_device(table):
+    table["sm"] = "sm_90"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (_an_entry_too_many, "_more is listed, and is not in the cubin"),
+        (_swapped, r" is listed as one of \w+, which it is not"),
+        (_other_threads, " is not launched as it says itself"),
+        (_turned_round, r"the entries of \w+ are not in the order of their rows"),
+        (_other_device, "the table of kernels is for sm_90"),
+    ],
+)
+def test_the_workers_table_says_what_the_cubin_does(read, root, change, said):
+    table = json.loads((root / "pih/kernels/pack.json").read_bytes())
+    change(table)
+    found = read({device_code.TABLE: json.dumps(table).encode()})
+    assert found.amiss
+    assert re.search(said, found.proof)
+
+
 def test_damage_is_told(read, root):
     cubin = (root / "pih/kernels/pack.cubin").read_bytes()
     with pytest.raises(SealError, match=r"/pih/kernels/pack\.cubin is not the file that the bundle lists"):
         read({device_code.CUBIN: cubin[:-1]}, listed=False)
     with pytest.raises(BuildError, match="not a cubin"):
         read({device_code.CUBIN: cubin[: len(cubin) // 2]})
-    for wrong in (b"[]", b"{", b'{"symbols": {"a": [1]}}'):
+    for wrong in (b"[]", b"{", b'{"sm": "sm_89", "symbols": {"a": [1]}}'):
         with pytest.raises(SealError, match="not a table of kernels"):
             read({device_code.TABLE: wrong})
