@@ -120,3 +120,13 @@ def test_the_module_builds_them_and_a_test_without_a_device_fails(rules, tree, n
     else:
         assert done.returncode == 3
         assert "no CUDA device, so nothing was tested: " in done.stdout + done.stderr
+
+
+@pytest.mark.where_possible
+def test_a_bazel_that_reads_no_modules_is_told_and_runs_no_other_tests(tmp_path):
+    """It would go up to the source tree's own workspace, and its tests would pass."""
+    with world.bazel(world.program(4, tmp_path), tmp_path / "out", FOLDER, []) as bazel:
+        done = bazel.run("query", "tests(//...)", check=False)
+    assert done.returncode != 0
+    assert "the CUDA unit tests need Bazel 7.4.1 or newer" in done.stderr
+    assert done.stdout == ""
