@@ -16,29 +16,44 @@ from tools.gpu.running import started
 
 _COPY = 1 << 30  # bytes
 _TURNS = 5
+_LATE = {"skipped": "no time is left"}
 
 
-def measured(deployment: Deployment, sm: str, end: float, *, torch_too: bool) -> dict[str, Any]:
-    """Rates of the backend, then of torch while there is time. end: on the monotonic clock."""
+def measured(found: dict[str, Any], deployment: Deployment, sm: str, end: float, *, torch_too: bool) -> None:
+    """Rates of the backend, then of torch, put into `found` one by one, while there is time.
+
+    end: on the monotonic clock; what would start later is there as `skipped`.
+    """
     bandwidth = _bandwidth() if torch_too else None
-    decodes: list[dict[str, Any]] = []
-    prefills: list[dict[str, Any]] = []
+    found |= {"model": deployment.name, "bytes_per_second": bandwidth, "decode": [], "prefill": [], "others": []}
     for stored, graphs in itertools.product(both(deployment), (True, False)):
         weights = "bf16" if stored is deployment else stored.weights
+        rows: list[dict[str, Any]] = [
+            {"weights": weights, "batch": batch, "graphs": graphs} for batch in stored.batches
+        ]
+        if time.monotonic() > end:  # packing the weights alone takes a while
+            found["decode"] += [{**row, **_LATE} for row in rows]
+            found["prefill"] += [{"weights": weights, "tokens": stored.limits.tokens, **_LATE}] if graphs else []
+            continue
         with started(stored, sm, load_driver(), graphs=graphs) as backend:
             driver = Driver(backend)
-            for batch in stored.batches:
-                rate = _decode(driver, stored, batch)
-                read = _read_by_a_step(backend.plan, batch, stored.prefix) * rate / batch
-                row = {"weights": weights, "batch": batch, "graphs": graphs, "tokens_per_second": rate}
-                share = read / bandwidth if bandwidth else None
-                decodes.append({**row, "bytes_per_second": read, "share_of_bandwidth": share})
+            for row in rows:
+                found["decode"].append({**row, **_decoded(driver, stored, row["batch"], bandwidth, end)})
             if graphs:
-                rate = _prefill(driver, stored)
-                prefills.append({"weights": weights, "tokens": stored.limits.tokens, "tokens_per_second": rate})
-    others = list(_others(deployment, end)) if torch_too else [{"name": "torch", "skipped": "--tiny"}]
-    rates = {"decode": decodes, "prefill": prefills, "others": others}
-    return {"model": deployment.name, "bytes_per_second": bandwidth, **rates}
+                rate = _LATE if time.monotonic() > end else {"tokens_per_second": _prefill(driver, stored)}
+                found["prefill"].append({"weights": weights, "tokens": stored.limits.tokens, **rate})
+    found["others"] += [{"name": "torch", "skipped": "--tiny"}] if not torch_too else []
+    for row in _others(deployment, end) if torch_too else ():
+        found["others"].append(row)
+
+
+def _decoded(driver: Driver, deployment: Deployment, batch: int, bandwidth: float | None, end: float) -> dict[str, Any]:
+    if time.monotonic() > end:
+        return _LATE
+    rate = _decode(driver, deployment, batch)
+    read = _read_by_a_step(driver.backend.plan, batch, deployment.prefix) * rate / batch
+    share = read / bandwidth if bandwidth else None
+    return {"tokens_per_second": rate, "bytes_per_second": read, "share_of_bandwidth": share}
 
 
 def _bandwidth() -> float:
@@ -114,7 +129,7 @@ def _others(deployment: Deployment, end: float) -> Iterator[dict[str, Any]]:
         for batch in deployment.batches:
             row: dict[str, Any] = {"name": name, "batch": batch}
             if time.monotonic() > end:
-                yield {**row, "skipped": "no time is left"}
+                yield {**row, **_LATE}
                 continue
             try:
                 step = make(deployment.config(), batch, deployment.prefix, deployment.limits.context)

@@ -1,7 +1,7 @@
 """Correctness and speed of the CUDA backend on the GPU that is here, as JSON: see tools/gpu/check.sh.
 
-Correctness first: a model whose tokens are wrong has no speed. Exit code 0; 1 for a wrong result; 9 where it cannot
-run, with the reason on stderr.
+Correctness first: a model whose tokens are wrong has no speed. Exit code 0; 1 for a wrong result; 2 for an output that
+cannot be written, before anything runs; 9 where it cannot run, or not to its end. What was found until then is kept.
 """
 
 from __future__ import annotations
@@ -11,16 +11,19 @@ import json
 import platform
 import sys
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
 from pih_backend_cuda.device import open_device
 from pih_backend_cuda.driver import load_driver
 
-from pih_runtime.errors import PihError, WorkerError
+from pih_runtime.errors import PihError, WorkerError, described
+from tools.gpu import output
 from tools.gpu.deployments import FULL, SMS, TINY
 
 SCHEMA = 1
+VERDICTS = {0: "right", 1: "WRONG", WorkerError.exit_code: "not to its end"}
 
 
 def main() -> int:
@@ -28,42 +31,74 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="check.sh")
     parser.add_argument("--output", type=Path, help="write the result there; without it, print it")
     parser.add_argument("--tiny", action="store_true", help="measure the tiny model too, and nothing of torch")
-    parser.add_argument("--seconds", type=float, default=300.0, help="start nothing more after so long")
+    parser.add_argument("--seconds", type=float, default=300.0, help="measure nothing more after so long")
     arguments = parser.parse_args()
-    began = time.monotonic()
     try:
-        found = _found(arguments.tiny, began + arguments.seconds)
+        with output.opened(arguments.output) as write:
+            found, code = _checked(arguments.tiny, arguments.seconds)
+            write(json.dumps(found, indent=1) + "\n")
     except PihError as problem:
         print(f"check.sh: {problem}", file=sys.stderr)
         return problem.exit_code
-    found["seconds"] = round(time.monotonic() - began, 1)
-    text = json.dumps(found, indent=1) + "\n"
     if arguments.output:
-        arguments.output.write_text(text)
-        print(f"{'right' if found['ok'] else 'WRONG'}: {arguments.output}")
-    else:
-        print(text, end="")
-    return 0 if found["ok"] else 1
+        print(f"{VERDICTS[code]}: {arguments.output}")
+    return code
 
 
-def _found(tiny: bool, end: float) -> dict[str, Any]:
-    from tools.gpu import bench, truth
-
-    name, sm, cuda = _device()
-    truths = truth.checks(sm)
-    ok = all(row["ok"] for row in truths)
-    rates = bench.measured(TINY if tiny else FULL, sm, end, torch_too=not tiny) if ok else None
-    return {
+def _checked(tiny: bool, seconds: float) -> tuple[dict[str, Any], int]:
+    """What was found, and the exit code. Raises PihError where nothing can be."""
+    began = time.monotonic()
+    found: dict[str, Any] = {
         "schema": SCHEMA,
         "machine": {"system": platform.platform(), "python": platform.python_version()},
-        "device": {"name": name, "sm": sm, "cuda": cuda},
-        "correctness": truths,
-        "ok": ok,
-        "benchmark": rates or {"skipped": "results are wrong"},
+        "device": _device(),
+        "correctness": [],
+        "ok": False,
+        "benchmark": {"skipped": "correctness is not known"},
+        "error": None,
     }
+    _check_torch(cuda=not tiny)
+    code = 0
+    try:
+        _fill(found, tiny, began + seconds)
+    except (Exception, KeyboardInterrupt) as problem:  # noqa: BLE001 - whatever it is, what was found before it is not lost
+        if not isinstance(problem, PihError):
+            traceback.print_exc()
+        print(f"check.sh: {described(problem)}", file=sys.stderr)
+        found["error"], code = described(problem), WorkerError.exit_code
+    found["seconds"] = round(time.monotonic() - began, 1)
+    wrong = not all(row["ok"] for row in found["correctness"])
+    return found, 1 if wrong else code
 
 
-def _device() -> tuple[str, str, str]:
+def _fill(found: dict[str, Any], tiny: bool, end: float) -> None:
+    """Each row goes to the result as soon as it is there."""
+    from tools.gpu import bench, truth
+
+    sm = found["device"]["sm"]
+    for row in truth.checks(sm):
+        found["correctness"].append(row)
+    found["ok"] = all(row["ok"] for row in found["correctness"])
+    found["benchmark"] = {} if found["ok"] else {"skipped": "results are wrong"}
+    if found["ok"]:
+        bench.measured(found["benchmark"], TINY if tiny else FULL, sm, end, torch_too=not tiny)
+
+
+def _check_torch(*, cuda: bool) -> None:
+    """Raises WorkerError before the minutes that a run takes, where torch could not be measured after them."""
+    try:
+        import torch
+    except Exception as problem:
+        what = f"torch is installed and does not start: {described(problem)}"
+        raise WorkerError(what, fix="install it again, or set PIH_PYTHON to a Python whose torch works") from problem
+    if cuda and not torch.cuda.is_available():
+        raise WorkerError(
+            f"torch {torch.__version__} sees no GPU",
+            fix="install a torch that is made for CUDA, or measure the tiny model and nothing of torch: --tiny",
+        )
+
+
+def _device() -> dict[str, str]:
     """Name, compute capability and CUDA version of the first device that cubins were carried for."""
     driver, reasons = load_driver(), []
     for sm in SMS:
@@ -74,7 +109,7 @@ def _device() -> tuple[str, str, str]:
         except WorkerError as problem:
             reasons.append(problem.what)
             continue
-        found = (device.name, sm, device.cuda)
+        found = {"name": device.name, "sm": sm, "cuda": device.cuda}
         device.close()
         return found
     raise WorkerError("; ".join(reasons), fix=f"run it on a GPU of {' or '.join(SMS)}")

@@ -10,11 +10,11 @@ python=${PIH_PYTHON:-python3}
     exit 9
 }
 for module in numpy torch; do
-    "$python" -c "import importlib.util, sys; sys.exit(importlib.util.find_spec('$module') is None)" || {
+    "$python" -P -c "import importlib.util, sys; sys.exit(importlib.util.find_spec('$module') is None)" || {
         echo "check.sh: $python has no $module: install it, or set PIH_PYTHON to one that has" >&2
         exit 9
     }
 done
 path=$here:$here/runtime:$here/resolver
 for plugin in "$here"/plugins/*/*; do path=$path:$plugin; done
-PYTHONPATH=$path exec "$python" -B -m tools.gpu.check "$@"
+PYTHONPATH=$path exec "$python" -P -B -m tools.gpu.check "$@"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -21,27 +21,28 @@ COUNT = 48
 FURTHEST, LEAST_SAME = 1e-3, 0.95  # nats; share of rows whose largest logit is the same
 
 
-def checks(sm: str) -> list[dict[str, Any]]:
+def checks(sm: str) -> Iterator[dict[str, Any]]:
     """For bf16 and int8 a row for each way, with and without graphs, and one for the entries that were launched."""
-    return [row for deployment in both(TINY) for row in _of(deployment, sm)]
+    for deployment in both(TINY):
+        for row in _of(deployment, sm):
+            yield {"model": deployment.name, **row}
 
 
-def _of(deployment: Deployment, sm: str) -> list[dict[str, Any]]:
+def _of(deployment: Deployment, sm: str) -> Iterator[dict[str, Any]]:
     ids = [int(token) for token in np.random.default_rng(3).integers(0, 512, COUNT)]
     lowered = deployment.lowered("backend/torch", "x86-64-v3", "f32")
     oracle = Driver(TorchBackend(lowered.plan, Seeded(lowered, deployment.checkpoint(seeded=True))))
-    wanted, rows = oracle.logits(ids), []
+    wanted = oracle.logits(ids)
     launched: Counter[str] = Counter()
     for graphs in (False, True):
         with running(deployment, sm, graphs=graphs) as (backend, watched):
             driver = Driver(backend)
             for name, way in WAYS.items():
-                rows.append(_row(f"{name}{', graphs' if graphs else ''}", wanted, way(driver, ids)))
+                yield _row(f"{name}{', graphs' if graphs else ''}", wanted, way(driver, ids))
             launched += watched.launched
     every = _reachable(deployment.lowered("kernels/cuda", sm).plan, read_pack(deployment.cubin(sm)))
     idle = sorted(every - launched.keys())
-    rows.append({"name": "every kernel entry took part", "ok": not idle, "entries": len(every), "idle": idle})
-    return [{"model": deployment.name, **row} for row in rows]
+    yield {"name": "every kernel entry took part", "ok": not idle, "entries": len(every), "idle": idle}
 
 
 def _reachable(plan: Plan, pack: Pack) -> set[str]:

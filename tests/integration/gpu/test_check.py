@@ -4,6 +4,7 @@ import hashlib
 import itertools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -85,7 +86,8 @@ def test_the_table_has_every_batch_with_graphs_and_without(result):
     assert table["others"] == [{"name": "torch", "skipped": "--tiny"}]
     assert table["bytes_per_second"] is None  # a software GPU has no bandwidth to compare with
     assert result["device"] == {"name": "simgpu 0 (sm_89)", "sm": "sm_89", "cuda": "13.0"}
-    assert result.keys() == {"schema", "machine", "device", "correctness", "ok", "benchmark", "seconds"}
+    assert result.keys() == {"schema", "machine", "device", "correctness", "ok", "benchmark", "error", "seconds"}
+    assert result["error"] is None
 
 
 def test_a_wrong_result_is_told_and_ends_with_1(carried, software_gpu, tmp_path):
@@ -104,6 +106,49 @@ def test_a_wrong_result_is_told_and_ends_with_1(carried, software_gpu, tmp_path)
     found = json.loads(done.stdout)
     assert found["ok"] is False
     assert found["benchmark"] == {"skipped": "results are wrong"}
+
+
+def test_what_was_found_before_the_device_was_lost_is_kept(carried, software_gpu, tmp_path):
+    """An error in the middle of correctness: rows that were judged, and why there are no more."""
+    output = tmp_path / "result.json"
+    lost = software_gpu["PIH_SIMGPU"] + ";fail=cuLaunchKernel:200=719"
+    done = check(carried, "--tiny", "--output", output, **{**software_gpu, "PIH_SIMGPU": lost})
+    assert done.returncode == 9
+    assert done.stdout == f"not to its end: {output}\n"
+    found = json.loads(output.read_bytes())
+    assert "prefill" in [row["name"] for row in found["correctness"]]
+    assert all(row["ok"] for row in found["correctness"])
+    assert found["ok"] is False
+    assert "CUDA_ERROR_LAUNCH_FAILED" in found["error"]
+    assert found["benchmark"] == {"skipped": "correctness is not known"}
+
+
+def test_a_torch_that_sees_no_gpu_is_told_before_anything_runs(carried, software_gpu, tmp_path):
+    done = check(carried, "--output", tmp_path / "result.json", **software_gpu)
+    assert done.returncode == 9
+    assert re.search(r"check\.sh: torch \S+ sees no GPU\n  to fix: .*--tiny", done.stderr)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("place", ["none/result.json", "folder"])
+def test_an_output_that_cannot_be_written_is_told_before_anything_runs(carried, tmp_path, place):
+    """Before the driver, even, of which there is none."""
+    (tmp_path / "folder").mkdir()
+    done = check(carried, "--tiny", "--output", tmp_path / place)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"check.sh: {tmp_path / place}: cannot be written: ")
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_the_time_is_for_the_own_measures_too():
+    from tools.gpu import bench
+    from tools.gpu.deployments import FULL
+
+    found = {}
+    bench.measured(found, FULL, "sm_89", 0, torch_too=False)
+    assert len(found["decode"]) == 12
+    assert len(found["prefill"]) == 2
+    assert all(row["skipped"] == "no time is left" for row in (*found["decode"], *found["prefill"]))
 
 
 def test_no_driver_and_no_cubins_are_told(carried, software_gpu, tmp_path):
