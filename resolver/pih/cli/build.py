@@ -12,7 +12,6 @@ import click
 from pih.build.progress import renderer
 from pih.build.store import Store
 from pih.bundle import engine, permissions
-from pih.bundle.copy import copied
 from pih.cli import _builders, _table, _terminal, _workspace
 from pih.inspect.bundle import components, contents, known
 from pih.lock import Lock
@@ -178,8 +177,10 @@ def _check(profile_path: Path, *, offline: bool, jobs: int, as_json: bool) -> No
 def _placed(layout: Path, output: Path, key_paths: tuple[Path, ...]) -> Path:
     """A copy of the layout, sealed where there are keys."""
     if not key_paths:
+        from pih.bundle.copy import copied  # not needed to say that nothing has changed
+
         return copied(layout, output)
-    from pih.seal import attach  # not needed to say that nothing has changed
+    from pih.seal import attach
     from pih.trust import keys
 
     attach.seal(layout, output, [keys.load_private(path) for path in key_paths])

@@ -68,7 +68,7 @@ def command(
     wanted = policies.load(policy_path) if policy_path else policies.of_keys(key_paths) if key_paths else None
     found = _read(bundle)
     if seal_path:
-        found = _under(found, seal_path)
+        found = _with_seal_of(seal_path, found)
     if wanted:
         found = verify.vouched(found, wanted, dt.datetime.now(dt.UTC))
     if as_json:
@@ -89,7 +89,7 @@ def _read(bundle: str) -> Verified:
         return verify.whole(layout)
 
 
-def _under(found: Verified, seal: Path) -> Verified:
+def _with_seal_of(seal: Path, found: Verified) -> Verified:
     if found.image.layout.digest:
         raise UsageError("the bundle is a layout, with a seal of its own", where=str(seal), fix="leave --seal out")
     with archive.outlined(seal) as layout:

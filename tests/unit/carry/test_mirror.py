@@ -11,10 +11,10 @@ import tarfile
 import pytest
 
 from pih import lock as locks
-from pih.build.progress import silent
+from pih.build.progress import FetchFailed, silent
 from pih.build.store import open_store
 from pih.carry import incoming, listing, mirror
-from pih_runtime.errors import FetchError, UsageError
+from pih_runtime.errors import BuildError, FetchError, UsageError
 from tests.support.artifacts import ROOT
 from tests.unit.bundle.layouts import tar as archive
 
@@ -261,3 +261,16 @@ def test_a_pipe_is_not_waited_for(tmp_path, store):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UsageError, match="neither a folder nor a file"):
         incoming.bring(tmp_path / "pipe", store, silent)
+
+
+def test_whatever_ends_it_is_told_to_who_listens(tmp_path, store, monkeypatch):
+    a_mirror(tmp_path, tmp_path / "mirror")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(store.__class__, "adopt", full)
+    told = []
+    with pytest.raises(BuildError, match="No space left"):
+        incoming.bring(tmp_path / "mirror", store, told.append)
+    assert isinstance(told[-1], FetchFailed)
