@@ -1,6 +1,7 @@
 """What an installation writes over or takes away is its own."""
 
 import os
+import shutil
 import signal
 import subprocess
 
@@ -205,6 +206,20 @@ class TestUnits:
         assert (run.returncode, "/proc/x" in run.stderr, "unpack" in run.stderr) == (9, True, False)
         assert "to fix" in run.stderr
         assert not (tmp_path / "pih").exists()
+
+    def test_what_fails_after_the_install_says_that_it_is_installed(self, made, tmp_path):
+        tools = tmp_path / "bin"
+        tools.mkdir()
+        (tools / "mv").write_text(
+            f'#!/bin/sh\ncase "$*" in *.service) exit 1 ;; esac\nexec {shutil.which("mv")} "$@"\n'
+        )
+        (tools / "mv").chmod(0o755)
+        path = {"PATH": f"{tools}:{os.environ['PATH']}"}
+        run = self.installed(made["one"], tmp_path, "--unit-dir", tmp_path / "units", environment=path)
+        assert (run.returncode, "is installed in" in run.stderr, "to fix" in run.stderr) == (9, True, True)
+        assert sh(tmp_path / "pih/pih", "start", "--no-sandbox").stdout == "worker of one\n"
+        assert "nothing to do" in self.installed(made["one"], tmp_path, "--unit-dir", tmp_path / "units").stderr
+        assert [path.name for path in (tmp_path / "units").iterdir()] == ["pih-tiny.service"]
 
     def test_of_a_user_without_a_home(self, made, tmp_path):
         user = USER if os.getuid() == 0 else []

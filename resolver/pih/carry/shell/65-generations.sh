@@ -43,6 +43,7 @@ write_about() {
         for name in files shape; do echo "$name $(digest <"$1/$name")"; done
     } >"$1/about.new"
     echo "self $(digest <"$1/about.new")" >>"$1/about.new"
+    chmod 644 "$1/about.new"
     mv -f "$1/about.new" "$1/about"
 }
 

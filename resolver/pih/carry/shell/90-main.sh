@@ -90,7 +90,7 @@ main() {
     case $VERB in
     verify | load) ;;
     *)
-        need tar gzip df du mv ln rm mkdir sort head grep find tee uname sync readlink tr
+        need tar gzip df du mv ln rm rmdir mkdir chmod sort head grep find tee uname sync readlink tr
         [ -n "$PREFIX" ] || find_self
         [ -n "$PREFIX" ] || die $USAGE_CODE "$VERB needs --prefix DIR" "for example --prefix /opt/pih"
         ;;
