@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import os
+import signal
 
 import pytest
 
@@ -76,7 +78,7 @@ def test_a_library_for_digests_that_is_damaged_has_not_the_last_word(root, capfd
     class Lying:
         def __init__(self, _):
             if damage == "dies":
-                launcher.os.abort()
+                os.kill(os.getpid(), signal.SIGKILL)
 
         def hexdigest(self):
             return "0" * 64
