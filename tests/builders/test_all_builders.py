@@ -1,12 +1,14 @@
 """`pih build --all-builders`: a line for each builder, whatever became of it, and an exit code that says so."""
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.support.program import PROFILE, pih
+from pih.build.store import measure
+from tests.support.program import PROFILE, ROOT, pih
 
 # Stands in for Bazel: it "builds" the folder IMAGE.
 BAZEL = """#!/bin/sh
@@ -16,14 +18,16 @@ done
 mkdir -p .bazel/bin && rm -rf .bazel/bin/smollm2-cpu && cp -r IMAGE .bazel/bin/smollm2-cpu
 """
 
+NIX = "#!/bin/sh\nexit 0\n"
+
 
 @pytest.fixture(scope="module")
 def image():
     return json.loads(pih("build", "--profile", PROFILE, "--json").stdout)
 
 
-def compared(folder, *options, **programs):
-    """With these programs and no other builder's."""
+def surroundings(folder, **programs):
+    """With these programs and no other builder's, and a store of its own that holds what the user's does."""
     folder.mkdir()
     for name in ("sh", "cp", "rm", "mkdir", "readlink", "dirname", "cat", "cksum"):
         (folder / name).symlink_to(shutil.which(name))
@@ -33,9 +37,16 @@ def compared(folder, *options, **programs):
     ours = Path(pih("store", "path").stdout.strip())
     store = folder / "store"
     store.mkdir()
-    for name in ("sha256", "steps", "python"):  # what is built, without the workspaces of a real Bazel
-        (store / name).symlink_to(ours / name)
-    environment = {"PATH": str(folder), "PIH_STORE": str(store)}
+    (store / "python").symlink_to(ours / "python")
+    for name in ("sha256", "steps"):  # what is built, without the workspaces of a real Bazel
+        (store / name).mkdir()
+        for entry in (ours / name).iterdir():
+            (store / name / entry.name).symlink_to(entry)
+    return {"PATH": str(folder), "PIH_STORE": str(store)}
+
+
+def compared(folder, *options, **programs):
+    environment = surroundings(folder, **programs)
     return pih("build", "--all-builders", "--profile", PROFILE, *options, environment=environment, check=False)
 
 
@@ -56,6 +67,39 @@ def test_the_same_as_json(image, tmp_path):
     assert "no room" in bazel["failed"]
     assert nix["skipped"] == "nix-build is not installed"
     assert done.returncode == 7
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        ("exit 0", "bazel ended well and left no log of what it ran"),
+        ("printf '\\377' >&2; exit 1", "bazel failed:"),
+    ],
+    ids=["leaves nothing", "says what is no text"],
+)
+def test_a_builder_that_is_none_has_its_line_too(image, tmp_path, script, told):
+    done = compared(tmp_path / "bin", bazel=f"#!/bin/sh\n{script}\n", **{"nix-instantiate": NIX, "nix-build": NIX})
+    assert done.returncode == 7
+    assert done.stdout.splitlines()[1] == f"bazel      FAILED: {told}"
+    assert "FAILED: nix-instantiate ended well and did not say" in done.stdout.splitlines()[2]
+    assert "Traceback" not in done.stderr
+
+
+def test_one_builder_alone_compares_nothing(image, tmp_path):
+    done = compared(tmp_path / "bin")
+    assert done.returncode == 7
+    assert done.stdout.splitlines()[1:] == [
+        "bazel      SKIPPED: bazel is not installed",
+        "nix        SKIPPED: nix-build is not installed",
+    ]
+    assert "nothing was compared" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--all-builders", "--check"])
+def test_what_compares_takes_no_builder(option):
+    done = pih("build", option, "--builder", "embedded", "--profile", PROFILE, check=False)
+    assert done.returncode == 2
+    assert "do not go together" in done.stderr
 
 
 def test_builders_that_agree(image, tmp_path):
@@ -80,3 +124,38 @@ def test_a_builder_that_gives_other_bytes_is_named_with_the_first_of_them(image,
     assert done.returncode == 7
     assert done.stdout.splitlines()[1].endswith("DIFFERS")
     assert "oci-layout: bazel gives other bytes" in done.stderr
+
+
+def test_a_damaged_file_that_bazel_finds_is_removed_and_said(image, tmp_path):
+    environment = surroundings(tmp_path / "bin", bazel="#!/bin/sh\nexit 1\n")
+    artifact = json.loads((ROOT / PROFILE).with_suffix(".lock.json").read_text())["artifacts"][0]
+    held = Path(environment["PIH_STORE"], "sha256", artifact["sha256"])
+    content = held.read_bytes()
+    held.unlink()
+    held.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    command = ("build", "--builder", "bazel", "--offline", "--profile", PROFILE)
+    done = pih(*command, environment=environment, check=False)
+    assert done.returncode == 6
+    assert "damaged after it entered the store" in done.stderr
+    assert not held.exists()
+    environment["PIH_MIRROR"] = f"{pih('store', 'path').stdout.strip()}/sha256"
+    done = pih(*command, environment=environment, check=False)
+    assert done.returncode == 7
+    assert held.read_bytes() == content
+
+
+def test_fetching_finds_what_was_damaged_and_tells_options_for_a_shell(image, tmp_path):
+    environment = surroundings(tmp_path / "b in")
+    environment["PIH_MIRROR"] = f"{pih('store', 'path').stdout.strip()}/sha256"
+    lock = json.loads((ROOT / PROFILE).with_suffix(".lock.json").read_text())
+    damaged = [lock["artifacts"][0], lock["build"]["seed"]]
+    for item in damaged:
+        held = Path(environment["PIH_STORE"], "sha256", item["sha256"])
+        held.unlink()
+        held.write_bytes(bytes(item["size"]))
+    done = pih("fetch", "--builder", "bazel", "--offline", "--profile", PROFILE, environment=environment)
+    assert "1 of them fetched now" in done.stdout
+    for item in damaged:
+        assert measure(Path(environment["PIH_STORE"], "sha256", item["sha256"])) == (item["sha256"], item["size"])
+    words = shlex.split(done.stdout.partition("bazel takes them with")[2])
+    assert words[0] == f"--repository_cache={environment['PIH_STORE']}/bazel/repository-cache"

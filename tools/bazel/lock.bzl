@@ -4,21 +4,30 @@ An artifact comes from Bazel's repository cache or distdir by its digest, from P
 mirror that the user names with Bazel's downloader configuration, which rewrites the host `pih.invalid`.
 """
 
+# What a URL's path may not have as it is.
+_ESCAPED = {char: "%" + code for char, code in zip(
+    " \"#<>?[\\]^`{|}".elems(),
+    "20 22 23 3C 3E 3F 5B 5C 5D 5E 60 7B 7C 7D".split(" "),
+)}
+
+def _url(path):
+    return "file://" + "".join([_ESCAPED.get(c, c) for c in path.replace("%", "%25").elems()])
+
 def _download(rctx, output):
     """The artifact, checked by Bazel against the lock's digest."""
     env = rctx.os.environ
     cache = env.get("XDG_CACHE_HOME") or env.get("HOME", "") + "/.cache"
-    store = env.get("PIH_STORE") or cache + "/pih"
-    path = "%s/sha256/%s" % (store.replace("%", "%25").replace(" ", "%20"), rctx.attr.sha256)
+    path = "%s/sha256/%s" % (env.get("PIH_STORE") or cache + "/pih", rctx.attr.sha256)
     done = rctx.download(
-        url = ["file://" + path, "https://pih.invalid/sha256/" + rctx.attr.sha256],
+        url = [_url(path), "https://pih.invalid/sha256/" + rctx.attr.sha256],
         output = output,
         sha256 = rctx.attr.sha256,
         allow_fail = True,
     )
     if not done.success:
-        fail("\n\n%s (sha256 %s) is not in PIH's store.\n  to fix: pih fetch --profile %s\n" %
-             (rctx.attr.title, rctx.attr.sha256, rctx.attr.profile))
+        found = "is damaged in PIH's store" if rctx.path(path).exists else "is not in PIH's store"
+        fail("\n\n%s (sha256 %s) %s.\n  to fix: pih fetch --profile %s\n" %
+             (rctx.attr.title, rctx.attr.sha256, found, rctx.attr.profile + rctx.attr.option))
 
 def _artifact_impl(rctx):
     _download(rctx, "file")
@@ -30,6 +39,7 @@ def _seed_impl(rctx):
     rctx.file("BUILD.bazel", 'exports_files(["busybox"])\n')
 
 _ATTRS = {
+    "option": attr.string(doc = "what fetching it needs besides its profile"),
     "profile": attr.string(doc = "whose artifact it is"),
     "sha256": attr.string(mandatory = True),
     "title": attr.string(doc = "name and version, for people"),
@@ -61,6 +71,16 @@ def key_of(lock):
     """A lock's name within its hub: that of its file. lock: a label, or its text."""
     return str(lock).replace(":", "/").split("/")[-1]
 
+def _of_image(build):
+    """Names of the artifacts that the image is made from."""
+    names = build["interpreter"] + [build["seed"]["deb"]]
+    needed = {build["steps"][-1]["id"]: True}
+    for step in reversed(build["steps"]):  # an input comes before what takes it
+        if step["id"] in needed:
+            needed.update([(item, True) for item in step["steps"]])
+            names = names + step["artifacts"] + step["tools"]
+    return names
+
 def declare(hub, key, lock):
     """The repositories of a lock's artifacts.
 
@@ -70,9 +90,11 @@ def declare(hub, key, lock):
       lock: its content, decoded
     """
     profile = lock["profile"]["file"]
+    of_image = {name: True for name in _of_image(lock["build"])}
     for item in lock["artifacts"]:
         pih_artifact(
             name = _repository(hub, key, item["name"]),
+            option = "" if item["name"] in of_image else " --weights",
             profile = profile,
             sha256 = item["sha256"],
             title = "%s %s" % (item["name"], item["version"]),

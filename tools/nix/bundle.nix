@@ -15,12 +15,12 @@ let
   # A locked file, at the path that `nix-store --add-fixed` gives it: one that was brought is there and never built.
   # For one that is not there, Nix tells the address that it could not read; so that says what to do.
   fetched =
-    name: sha256:
+    name: sha256: option:
     derivation {
       inherit name;
       system = "builtin";
       builder = "builtin:fetchurl";
-      url = "pih fetch --profile ${data.profile.file} --builder nix";
+      url = "pih fetch --profile ${data.profile.file}${option} --builder nix";
       outputHashMode = "flat";
       outputHashAlgo = "sha256";
       outputHash = sha256;
@@ -42,12 +42,24 @@ let
       own = builtins.concatMap beside purls;
     in
     if own == [ ] then
-      fetched file sha256
+      fetched file sha256 (if builtins.elem name ofImage then "" else " --weights")
     else
       builtins.path { path = head own; name = file; recursive = false; inherit sha256; };
 
+  # Names of the files that the image is made from; weights that are delivered separately are not among them.
+  ofImage =
+    let
+      byId = listToAttrs (map (step: { name = step.id; value = step; }) build.steps);
+      closure = builtins.genericClosure {
+        startSet = [ { key = last.id; } ];
+        operator = { key }: map (id: { key = id; }) byId.${key}.steps;
+      };
+      taken = builtins.concatMap ({ key }: byId.${key}.artifacts ++ byId.${key}.tools) closure;
+    in
+    build.interpreter ++ [ build.seed.deb ] ++ taken;
+
   files = listToAttrs (map (item: { inherit (item) name; value = fileOf item; }) data.artifacts);
-  seedArchive = fetched "pih-seed.tar" build.seed.sha256;
+  seedArchive = fetched "pih-seed.tar" build.seed.sha256 "";
   locked = map (item: { inherit (item) sha256 size; path = files.${item.name}; }) data.artifacts
     ++ [ { inherit (build.seed) sha256 size; path = seedArchive; } ];
 
@@ -114,20 +126,8 @@ let
   last = builtins.elemAt build.steps (builtins.length build.steps - 1);
   image = steps.${last.id};
 
-  # The files that the image is made from.
-  ofImage =
-    let
-      byId = listToAttrs (map (step: { name = step.id; value = step; }) build.steps);
-      closure = builtins.genericClosure {
-        startSet = [ { key = last.id; } ];
-        operator = { key }: map (id: { key = id; }) byId.${key}.steps;
-      };
-      taken = builtins.concatMap ({ key }: byId.${key}.artifacts ++ byId.${key}.tools) closure;
-    in
-    map (name: files.${name}) (build.interpreter ++ [ build.seed.deb ] ++ taken) ++ [ seedArchive ];
-
   # They are all there. This holds none of them, so that a machine that takes steps from a binary cache needs none.
-  present = python.run "pih-present" { inherit ofImage; } ''
+  present = python.run "pih-present" { ofImage = map (name: files.${name}) ofImage ++ [ seedArchive ]; } ''
     echo "every file is there" >"$out"
   '';
 

@@ -5,31 +5,36 @@ The workspace is the one that tools/bazel/template shows to users, filled in: an
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from subprocess import DEVNULL, PIPE, Popen
 from typing import Any
 
 import attrs
 
-from pih.build import fetch, graph, seed
+from pih.build import fetch, graph, made, outer, seed
 from pih.build.progress import Listener, StepDone, StepFailed, StepStarted
 from pih.build.store import Store
-from pih.lock import Lock
+from pih.lock import Artifact, Lock
 from pih_runtime.errors import BuildError
 
 TEMPLATE = "tools/bazel/template"
+_TEMPLATE_WORDS = re.compile(r"\.\./pih|chat")
+_PACKAGE = "Bazel (Debian: bazel-bootstrap)"
+_FIX = "is the `bazel` in PATH Bazel's own program?"
 _LINES = 30
 _CACHED = ("cacheHit", "remoteCacheHit")  # Bazel 7's word, and Bazel 4's
 
 
 @attrs.frozen
 class Result:
-    """A finished build. output: of the target, in Bazel's tree. ran: the steps that no cache had."""
+    """A finished build. output: of the target, in the store. ran: the steps that no cache had."""
 
     output: Path
     ran: tuple[str, ...]
@@ -71,16 +76,49 @@ def build(
     )
     seed.fill(lock, store)
     cache = fill_cache([*(artifact.sha256 for artifact in artifacts), lock.build.seed.sha256], store)
-    workspace = write_workspace(lock.profile.name, lock_path, source_root, store)
+    name = lock.profile.name
     last = lock.build.steps[-1].id == target
-    name = lock.profile.name if last else f"{lock.profile.name}.steps/{target}"
-    log = workspace / ".executed.json"
-    options = [*cache_options(cache), f"--execution_log_json_file={log}", *([f"--jobs={jobs}"] if jobs else [])]
-    log.unlink(missing_ok=True)
-    _run(["bazel", "build", *options, f"//:{name}"], workspace, environment, listener)
-    ran = tuple(executed(log.read_text("utf-8")))
-    output = (workspace / ".bazel/bin").resolve() / name
-    return Result(output if last else output / "output", ran)
+    label = name if last else f"{name}.steps/{target}"
+    workspace = store.root / "bazel" / "workspaces" / outer.name(name, lock_path, source_root)
+    with outer.alone(workspace.with_name(f"{workspace.name}.lock")):
+        write_workspace(workspace, name, lock_path, source_root)
+        log = workspace / ".executed.json"
+        options = [*cache_options(cache), f"--execution_log_json_file={log}", *([f"--jobs={jobs}"] if jobs else [])]
+        log.unlink(missing_ok=True)
+        try:
+            _run(["bazel", "build", *options, f"//:{label}"], workspace, environment, listener)
+        except BuildError:
+            check_files(lock, artifacts, store)
+            raise
+        output = (workspace / ".bazel/bin").resolve() / label
+        ran = _ran(log)
+        return Result(_kept(output if last else output / "output", target, store, listener), ran)
+
+
+def check_files(lock: Lock, artifacts: Iterable[Artifact], store: Store) -> None:
+    """Bazel found something wrong with a file, or something else did: raises FetchError where one was damaged."""
+    held = {artifact.sha256: artifact.size for artifact in artifacts} | {lock.build.seed.sha256: lock.build.seed.size}
+    for digest, size in held.items():
+        store.check(digest, size)
+
+
+def _kept(output: Path, target: str, store: Store, listener: Listener) -> Path:
+    """A copy in the store of what Bazel made: its own is gone with the next build of the workspace."""
+    key = hashlib.sha256(json.dumps(["bazel", str(output), made.stamp(output)]).encode()).hexdigest()
+    if found := made.find(store, "steps", key, name=target, listener=listener):
+        return found.path
+    with store.workspace() as work:
+        entry = work / "entry"
+        entry.mkdir()
+        try:
+            if output.is_dir():
+                shutil.copytree(output, entry / "output", symlinks=True)
+            else:
+                shutil.copy2(output, entry / "output")
+        except FileNotFoundError:
+            raise BuildError("bazel ended well and left no output", where=str(output), fix=_FIX) from None
+        facts = {"step": target, "builder": "bazel"}
+        return made.publish(store, entry, "steps", key, name=target, listener=listener, facts=facts).path
 
 
 def fill_cache(digests: Sequence[str], store: Store) -> Path:
@@ -107,21 +145,26 @@ def cache_options(cache: Path) -> list[str]:
     return [f"--repository_cache={cache}", "--experimental_repository_cache_hardlinks"]
 
 
-def write_workspace(name: str, lock_path: Path, source_root: Path, store: Store) -> Path:
+def write_workspace(workspace: Path, name: str, lock_path: Path, source_root: Path) -> None:
     """The template, with this lock and this checkout of PIH; what has not changed is left alone."""
-    workspace = store.root / "bazel" / "workspaces" / name
     workspace.mkdir(parents=True, exist_ok=True)
-    root = json.dumps(str(source_root), ensure_ascii=False)[1:-1]
+    words = {"../pih": json.dumps(str(source_root), ensure_ascii=False)[1:-1], "chat": name}
     files = {f"{name}.lock.json": lock_path.read_text("utf-8")}
     for path in sorted((source_root / TEMPLATE).iterdir()):
-        files[path.name] = path.read_text("utf-8").replace("../pih", root).replace("chat", name)
+        files[path.name] = _TEMPLATE_WORDS.sub(lambda found: words[found[0]], path.read_text("utf-8"))
     for file, text in files.items():
         path = workspace / file
         if not path.exists() or path.read_text("utf-8") != text:
             beside = workspace / f".{file}.part"
             beside.write_text(text, encoding="utf-8")
             beside.replace(path)
-    return workspace
+
+
+def _ran(log: Path) -> tuple[str, ...]:
+    try:
+        return tuple(executed(log.read_text("utf-8")))
+    except (OSError, ValueError, LookupError, TypeError) as problem:
+        raise BuildError("bazel ended well and left no log of what it ran", where=str(log), fix=_FIX) from problem
 
 
 def executed(log: str) -> Iterator[str]:
@@ -143,19 +186,14 @@ def _documents(text: str) -> Iterator[dict[str, Any]]:
 
 def _run(command: Sequence[str], workspace: Path, environment: Mapping[str, str], listener: Listener) -> None:
     """Run Bazel, which is one event for the listener: it does not say when a step ends. Raises BuildError."""
-    if shutil.which(command[0], path=environment.get("PATH")) is None:
-        raise BuildError(
-            "bazel is not installed",
-            fix="install Bazel (Debian: bazel-bootstrap), or build with the embedded builder",
-        )
     listener(StepStarted(command[0]))
     started = time.monotonic()
-    with Popen(
-        command, cwd=workspace, env=dict(environment), stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE, text=True
-    ) as process:
-        assert process.stderr
-        said = [line.rstrip() for line in process.stderr if line.strip()]
-    if process.returncode:
+    code, _, said = outer.run(command, _lines, environment=environment, package=_PACKAGE, cwd=workspace)
+    if code:
         listener(StepFailed(command[0]))
-        raise BuildError("\n    ".join(["bazel failed:", *said[-_LINES:]]), where=str(workspace))
+        raise BuildError("\n    ".join(["bazel failed:", *said]), where=str(workspace))
     listener(StepDone(command[0], time.monotonic() - started, cached=False))
+
+
+def _lines(stream: Iterable[str]) -> tuple[str, ...]:
+    return tuple(deque((line.rstrip() for line in stream if line.strip()), maxlen=_LINES))

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from pih.build import apt, hf, mirror, npm, pip, purl
-from pih.build.progress import FetchAdvanced, FetchDone, FetchFailed, FetchStarted, Listener
+from pih.build.progress import Dropped, FetchAdvanced, FetchDone, FetchFailed, FetchStarted, Listener
 from pih.build.store import Store, measure
 from pih.lock import Artifact
 from pih_runtime.errors import FetchError, ResolutionError
@@ -61,6 +61,16 @@ def fetch(
     failed = [(artifact, problem) for artifact, problem in zip(rest, problems, strict=True) if problem]
     if failed:
         _report(failed)
+
+
+def drop_damaged(files: Iterable[tuple[str, str, int]], store: Store, listener: Listener) -> None:
+    """Read files of the store again, and remove those that are no longer what they were. files: name, sha256, size."""
+    for name, digest, size in files:
+        if store.has(digest):
+            try:
+                store.check(digest, size)
+            except FetchError:
+                listener(Dropped(name))
 
 
 def one(

@@ -46,11 +46,11 @@ def find(store: Store, kind: Place, key: str, *, name: str, listener: Listener) 
     meta = _meta(place)
     if meta is not None:
         found = Made(place / "output", meta["output"])
-        if _stamp(found.path) == meta.get("stamp"):
+        if stamp(found.path) == meta.get("stamp"):
             return found
         if _holds(found):
             with suppress(OSError):  # a store that cannot be written: the next lookup reads the bytes again
-                _record(place, {**meta, "stamp": _stamp(found.path)})
+                _record(place, {**meta, "stamp": stamp(found.path)})
             return found
     drop(store, kind, key, name=name, listener=listener)
     return None
@@ -73,7 +73,7 @@ def publish(
     Another process that was faster wins; an entry that is not whole does not.
     """
     digest = graph.output_digest(entry / "output")
-    _record(entry, {**facts, "output": digest, "stamp": _stamp(entry / "output")})
+    _record(entry, {**facts, "output": digest, "stamp": stamp(entry / "output")})
     for _ in range(2):
         place = store.publish(entry, kind, key)
         if found := find(store, kind, key, name=name, listener=listener):
@@ -109,7 +109,7 @@ def _record(entry: Path, meta: Mapping[str, Any]) -> None:
     beside.replace(entry / "meta.json")
 
 
-def _stamp(path: Path) -> str:
+def stamp(path: Path) -> str:
     """Changes with whatever an edit leaves behind; '' where there is nothing."""
     try:
         found = [("", path.lstat())]

@@ -9,16 +9,16 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from subprocess import PIPE, Popen
 
 import attrs
 
-from pih.build import fetch, graph, nix_log, seed
+from pih.build import fetch, graph, nix_log, outer, seed
 from pih.build.progress import Listener, silent
 from pih.build.store import Store
 from pih.lock import Lock
 from pih_runtime.errors import BuildError
 
+_PACKAGE = "Nix (Debian: nix-bin)"
 _HASH = 33  # in the name of a store path: 32 characters and a dash
 
 
@@ -83,22 +83,27 @@ def build(
         )
         seed.fill(lock, store)
         _hand_over(absent, store, environment)
-    link = store.root / "nix" / f"{lock.profile.name}-{target}"
+    link = store.root / "nix" / f"{outer.name(lock.profile.name, lock_path, source_root)}-{target}"
     link.parent.mkdir(exist_ok=True)
     link.unlink(missing_ok=True)  # Nix replaces no link into another store than its own
     limit = ["--max-jobs", str(jobs)] if jobs else []
     alone = ["--option", "substitute", "false"] if offline else []
     command = ["nix-build", "--log-format", "internal-json", "--out-link", str(link), *alone, *limit]
     output, ran = _run([*command, *_bundle(lock_path, source_root, f"steps.{target}")], environment, listener)
+    if not output.strip():
+        raise _misled("nix-build")
     return Result(Path(output.split()[-1]), ran)
 
 
 def _absent(lock_path: Path, source_root: Path, environment: Mapping[str, str]) -> list[_File]:
     """The locked files that the Nix store has not; where they belong is for default.nix to say."""
     evaluate = ["nix-instantiate", "--eval", "--strict", "--json", *_bundle(lock_path, source_root, "locked")]
-    files = {entry["path"]: _File(**entry) for entry in json.loads(_run(evaluate, environment)[0])}
-    invalid = _run(["nix-store", "--check-validity", "--print-invalid", *files], environment)[0]
-    return [files[path] for path in invalid.split()]
+    try:
+        files = {entry["path"]: _File(**entry) for entry in json.loads(_run(evaluate, environment)[0])}
+    except (ValueError, TypeError) as problem:
+        raise _misled(evaluate[0]) from problem
+    invalid = _run(["nix-store", "--check-validity", "--print-invalid", *files], environment)[0].split()
+    return [file for path, file in files.items() if path in invalid]
 
 
 def _hand_over(files: Iterable[_File], store: Store, environment: Mapping[str, str]) -> None:
@@ -133,18 +138,15 @@ def _run(
     command: Sequence[str], environment: Mapping[str, str], listener: Listener = silent
 ) -> tuple[str, tuple[str, ...]]:
     """What a command of Nix printed, and what it built; raises BuildError with its last words."""
-    try:
-        process = Popen(command, env=dict(environment), stdout=PIPE, stderr=PIPE, text=True, errors="replace")
-    except FileNotFoundError:
-        raise BuildError(
-            f"{command[0]} is not installed", fix="install Nix (Debian: nix-bin), or build with the embedded builder"
-        ) from None
-    with process:
-        assert process.stdout
-        assert process.stderr
-        # In this order: Nix prints its few lines of output at the end.
-        told = nix_log.follow(process.stderr, listener)
-        output = process.stdout.read()
-    if process.returncode:
+    code, output, told = outer.run(
+        command, lambda lines: nix_log.follow(lines, listener), environment=environment, package=_PACKAGE
+    )
+    if code:
         raise BuildError("\n    ".join([f"{command[0]} failed:", *told.said]))
     return output, told.built
+
+
+def _misled(command: str) -> BuildError:
+    return BuildError(
+        f"{command} ended well and did not say what it was asked", fix=f"is the `{command}` in PATH Nix's own program?"
+    )

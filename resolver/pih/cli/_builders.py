@@ -15,7 +15,6 @@ from pih.build.compare import Difference, first_difference
 from pih.build.progress import Listener, renderer
 from pih.bundle import layout as layouts
 from pih.cli._workspace import IMAGE, SOURCE_ROOT, Deployment, deployment, store
-from pih_runtime.errors import PihError
 
 
 class Built(Protocol):
@@ -34,7 +33,7 @@ class Run:
 
     builder: str
     skipped: str = ""
-    failed: PihError | None = None
+    failed: Exception | None = None
     digest: str = ""
     seconds: float = 0.0
     ran: int = 0
@@ -62,7 +61,10 @@ def build(found: Deployment, builder: str, target: str, *, offline: bool, jobs: 
 
 
 def compare(found: Deployment, *, target: str, offline: bool, jobs: int, listener: Listener) -> list[Run]:
-    """Build with every builder of this host, in turn: one that is not here is skipped, one that fails stops none."""
+    """Build with every builder of this host, in turn: one that is not here is skipped, one that fails stops none.
+
+    What failed may be any exception: it is for the caller to raise, once the others have been told of.
+    """
     runs: list[Run] = []
     first: Path | None = None
     for name, program in BUILDERS.items():
@@ -72,12 +74,12 @@ def compare(found: Deployment, *, target: str, offline: bool, jobs: int, listene
         started = time.monotonic()
         try:
             result = build(found, name, target, offline=offline, jobs=jobs, listener=listener)
+            seconds = time.monotonic() - started
             digest = layouts.read(result.output).digest
-        except PihError as problem:
+            difference = first_difference(first, result.output) if first else None
+        except Exception as problem:  # noqa: BLE001 - a defect in one builder's part is no reason to hide the others'
             runs.append(Run(name, failed=problem))
             continue
-        seconds = time.monotonic() - started
-        difference = first_difference(first, result.output) if first else None
         first = first or result.output
         runs.append(Run(name, digest=digest, seconds=seconds, ran=len(result.ran), difference=difference))
     return runs

@@ -15,7 +15,7 @@ from pih.bundle import engine, permissions
 from pih.cli import _builders, _table, _terminal, _workspace
 from pih.inspect.bundle import components, contents, known
 from pih.lock import Lock
-from pih_runtime.errors import BuildError, UsageError
+from pih_runtime.errors import BuildError, PihError, UsageError, described
 
 
 @click.command(epilog="Example: pih build --profile profiles/smollm2-cpu.toml --output dist/smollm2")
@@ -39,9 +39,8 @@ from pih_runtime.errors import BuildError, UsageError
 @click.option(
     "--builder",
     type=click.Choice(list(_builders.BUILDERS)),
-    default="embedded",
-    show_default=True,
-    help="What runs the lock's steps; each gives the same bytes.",
+    default=None,
+    help="What runs the lock's steps; each gives the same bytes. Default: embedded.",
 )
 @click.option("--all-builders", is_flag=True, help="Build with every builder of this host and compare, byte by byte.")
 @click.option("--check", is_flag=True, help="Run every step a second time and report those that give other bytes.")
@@ -52,7 +51,7 @@ def command(
     profile_path: Path,
     output: Path | None,
     key_paths: tuple[Path, ...],
-    builder: str,
+    builder: str | None,
     all_builders: bool,
     check: bool,
     jobs: int | None,
@@ -66,10 +65,12 @@ def command(
     if key_paths and output is None:
         raise UsageError("--key seals a copy, and there is none", fix="name a folder for it: --output DIR")
     if all_builders or check:
-        if output or (all_builders and check):
-            raise UsageError("--all-builders, --check and --output do not go together", fix="give one of them")
+        if output or builder or (all_builders and check):
+            what = "--all-builders, --check, --builder and --output do not go together"
+            raise UsageError(what, fix="give one of them; --check runs the steps with the embedded builder")
         (_compare if all_builders else _check)(profile_path, offline=offline, jobs=jobs or 0, as_json=as_json)
         return
+    builder = builder or "embedded"
     found, result = _builders.build_profile(profile_path, offline=offline, jobs=jobs or 0, builder=builder)
     with _workspace.own(result.output):
         held = contents(result.output)
@@ -105,12 +106,12 @@ def run_line(lock: Lock, reference: str) -> str:
 
 
 def _compare(profile_path: Path, *, offline: bool, jobs: int, as_json: bool) -> None:
-    """Exit 7 where two builders differ, and as a builder itself would where that one fails."""
+    """Exit 7 where two builders differ or there is but one, and as a builder itself would where that one fails."""
     with renderer() as listener:
         found = _workspace.deployment(profile_path, offline=offline, listener=listener)
         runs = _builders.compare(found, target=_workspace.IMAGE, offline=offline, jobs=jobs, listener=listener)
     if as_json:
-        rows = [{**attrs.asdict(run), "failed": str(run.failed) if run.failed else ""} for run in runs]
+        rows = [{**attrs.asdict(run), "failed": described(run.failed) if run.failed else ""} for run in runs]
         click.echo(json.dumps(rows, indent=2))
     else:
         for run in runs:
@@ -125,13 +126,18 @@ def _compare(profile_path: Path, *, offline: bool, jobs: int, as_json: bool) -> 
     for run in runs:
         if run.failed:
             raise run.failed
+    if len([run for run in runs if run.digest]) < 2:
+        raise BuildError(
+            "nothing was compared: this host has one builder", fix="install Bazel or Nix, as docs/howto/ describes"
+        )
 
 
 def _became(run: _builders.Run) -> str:
     if run.skipped:
         return f"SKIPPED: {run.skipped}"
     if run.failed:
-        return f"FAILED: {run.failed.what.splitlines()[0]}"
+        words = run.failed.what if isinstance(run.failed, PihError) else described(run.failed)
+        return f"FAILED: {words.splitlines()[0]}"
     verdict = "  DIFFERS" if run.difference else ""
     return f"{run.digest}  {run.seconds:7.1f} s, {run.ran} steps ran{verdict}"
 

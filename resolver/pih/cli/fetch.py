@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
@@ -12,6 +14,7 @@ from pih.build import bazel, fetch, graph, nix, seed
 from pih.build.progress import renderer
 from pih.build.store import Store
 from pih.cli import _workspace
+from pih.lock import Artifact, Lock
 
 
 @click.command(epilog="Example: pih fetch --profile profiles/smollm2-cpu.toml && pih build --offline --profile ...")
@@ -23,7 +26,7 @@ from pih.cli import _workspace
 def command(profile_path: Path, builder: str | None, weights: bool, offline: bool, as_json: bool) -> None:
     """Download every artifact that building a profile needs, with any builder.
 
-    What is in the store is not fetched again.
+    What is in the store is read, and fetched again where it was damaged since.
     """
     with renderer() as listener:
         found = _workspace.deployment(profile_path, offline=offline, listener=listener)
@@ -31,6 +34,7 @@ def command(profile_path: Path, builder: str | None, weights: bool, offline: boo
         steps = [step for target in targets for step in graph.closure(found.lock.build.steps, target)]
         wanted = graph.outside(found.lock, steps)
         shelf = _workspace.store()
+        fetch.drop_damaged(_files(found.lock, wanted), shelf, listener)
         brought = fetch.missing(wanted, shelf)
         fetch.fetch(
             wanted,
@@ -49,7 +53,13 @@ def command(profile_path: Path, builder: str | None, weights: bool, offline: boo
         return
     click.echo(f"{len(wanted)} artifacts, {total / 1e6:.1f} MB, {len(brought)} of them fetched now: {shelf.root}")
     if options:
-        click.echo(f"{builder} takes them with  {' '.join(options)}")
+        click.echo(f"{builder} takes them with  {shlex.join(options)}")
+
+
+def _files(lock: Lock, wanted: Iterable[Artifact]) -> Iterator[tuple[str, str, int]]:
+    seed = lock.build.seed
+    yield from ((artifact.name, artifact.sha256, artifact.size) for artifact in wanted)
+    yield f"the seed that is made from {seed.deb}", seed.sha256, seed.size
 
 
 def _hand_over(builder: str | None, found: _workspace.Deployment, shelf: Store) -> list[str]:

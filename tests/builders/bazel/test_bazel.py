@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -165,18 +166,21 @@ def test_a_wrong_digest_fails_before_anything_is_built(version, request, tree):
 
 def test_a_damaged_artifact_fails_before_anything_is_built(bazel4, fetched, tree, tmp_path):
     artifacts = json.loads((tree / PROFILE).with_suffix(".lock.json").read_text())["artifacts"]
-    store = tmp_path / "store/sha256"
+    store = tmp_path / "a store #1? 100%/sha256"  # what a URL has other words for
     store.mkdir(parents=True)
     for path in (fetched / "sha256").iterdir():
         (store / path.name).symlink_to(path)
     damaged = store / artifacts[-1]["sha256"]
+    content = damaged.read_bytes()
     damaged.unlink()
-    damaged.write_bytes(b"something else")
+    damaged.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with world.elsewhere(bazel4, tmp_path / "second") as second:
         environment = {**bazel4.environment, "PIH_STORE": str(store.parent)}
         done, actions = replace(second, environment=environment).build(IMAGE, check=False)
     assert done.returncode != 0
-    assert "Checksum was" in done.stderr
+    named = re.findall(r"\(sha256 (\w+)\) is damaged in PIH's store", done.stderr)
+    assert {*named} == {artifacts[-1]["sha256"]}
+    assert "pih fetch --profile profiles/smollm2-cpu.toml\n" in done.stderr
     assert actions == []
 
 

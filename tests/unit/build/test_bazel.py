@@ -69,11 +69,17 @@ def test_where_no_link_can_be_the_cache_holds_a_copy(shelf, tmp_path, monkeypatc
     assert (cache / "content_addressable/sha256" / digest / "file").read_bytes() == b"artifact"
 
 
+@pytest.fixture
+def lock(tmp_path):
+    path = tmp_path / "x.lock.json"
+    path.write_text("{}")
+    return path
+
+
 @needs_template
-def test_the_workspace_is_the_template_with_this_lock(shelf, tmp_path):
-    lock = tmp_path / "x.lock.json"
-    lock.write_text("{}")
-    made = bazel.write_workspace("robot", lock, ROOT, shelf)
+def test_the_workspace_is_the_template_with_this_lock(lock, tmp_path):
+    made = tmp_path / "workspace"
+    bazel.write_workspace(made, "robot", lock, ROOT)
     assert (made / "robot.lock.json").read_text() == "{}"
     assert 'lock = "robot.lock.json"' in (made / "BUILD.bazel").read_text()
     for name in ("MODULE.bazel", "WORKSPACE.bazel"):
@@ -83,14 +89,45 @@ def test_the_workspace_is_the_template_with_this_lock(shelf, tmp_path):
 
 
 @needs_template
-def test_what_has_not_changed_is_left_alone(shelf, tmp_path):
-    lock = tmp_path / "x.lock.json"
-    lock.write_text("{}")
-    made = bazel.write_workspace("robot", lock, ROOT, shelf)
+def test_a_checkout_and_a_name_may_have_the_templates_words_in_them(lock, tmp_path):
+    checkout = tmp_path / "chat/../pih chat"
+    shutil.copytree(ROOT / bazel.TEMPLATE, checkout / bazel.TEMPLATE)
+    made = tmp_path / "workspace"
+    bazel.write_workspace(made, "chatter", lock, checkout)
+    assert f'path = "{checkout}"' in (made / "WORKSPACE.bazel").read_text()
+    assert 'lock = "chatter.lock.json"' in (made / "BUILD.bazel").read_text()
+
+
+@needs_template
+def test_what_has_not_changed_is_left_alone(lock, tmp_path):
+    made = tmp_path / "workspace"
+    bazel.write_workspace(made, "robot", lock, ROOT)
     before = {path: path.stat().st_ino for path in made.iterdir()}
     lock.write_text("[]")
-    bazel.write_workspace("robot", lock, ROOT, shelf)
+    bazel.write_workspace(made, "robot", lock, ROOT)
     assert {path.name for path in made.iterdir() if path.stat().st_ino != before[path]} == {"robot.lock.json"}
+
+
+def test_what_bazel_made_stays_after_its_next_build(shelf, tmp_path):
+    output = tmp_path / "bin/robot"
+    (output / "blobs").mkdir(parents=True)
+    (output / "blobs/one").write_text("first")
+    first = bazel._kept(output, "image", shelf, silent)
+    assert bazel._kept(output, "image", shelf, silent) == first
+    (output / "blobs/one").write_text("other")
+    second = bazel._kept(output, "image", shelf, silent)
+    assert [(path / "blobs/one").read_text() for path in (first, second)] == ["first", "other"]
+
+
+def test_a_build_that_left_nothing_has_failed(shelf, tmp_path):
+    with pytest.raises(BuildError, match="left no output"):
+        bazel._kept(tmp_path / "none", "image", shelf, silent)
+    with pytest.raises(BuildError, match="left no log"):
+        bazel._ran(tmp_path / "none")
+    (tmp_path / "log").write_text('{"mnemonic": "PihStep"}')
+    with pytest.raises(BuildError, match="left no log"):
+        bazel._ran(tmp_path / "log")
+    assert list((shelf.root / "steps").iterdir()) == []
 
 
 def run(tmp_path, script):

@@ -1,10 +1,15 @@
 """Where two outputs differ first."""
 
+import gzip
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pih.build.compare import Difference, first_difference
+from pih_steps import tar
+from tests.support import bundles
 
 
 @pytest.fixture
@@ -51,6 +56,22 @@ def test_a_file_against_a_folder(pair):
     (pair[1] / "a").unlink()
     (pair[1] / "a").mkdir()
     assert first_difference(*pair) == Difference("a", -1, "file against folder")
+
+
+def test_of_two_images_the_first_layer_that_differs_is_compared(tmp_path):
+    def changed(step, files):
+        if step != "app":
+            return files
+        other = tar.Entry("usr/bin/pih-worker", b"workEr", mode=0o755)
+        return [replace(file, entry=other) if file.entry.path == other.path else file for file in files]
+
+    one, other = bundles.write(tmp_path / "one"), bundles.write(tmp_path / "other", change=changed)
+    found = first_difference(one, other)
+    layer = gzip.decompress((one / found.path).read_bytes())
+    place = layer.index(b"worker", layer.index(b"usr/bin/pih-worker") + 512)
+    assert found.path.startswith("blobs/sha256/")
+    assert found.offset == place + 4
+    assert found.what.endswith(", in usr/bin/pih-worker")
 
 
 @given(st.binary(max_size=50), st.binary(max_size=50))
