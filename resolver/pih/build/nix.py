@@ -42,9 +42,13 @@ class _File:
 def preload(lock_path: Path, source_root: Path, store: Store, environment: Mapping[str, str]) -> tuple[str, ...]:
     """Hand the lock's files to Nix, whose builds then fetch nothing; returns the paths that Nix had not yet.
 
-    What the store has not is left out: weights that are delivered separately may be packed elsewhere.
+    What the store has not is left out: weights that are delivered separately may be packed elsewhere. What Nix had is
+    read: raises BuildError where it was damaged, which no command of Nix mends.
     """
-    files = [file for file in _absent(lock_path, source_root, environment) if store.has(file.sha256, file.size)]
+    held, absent = _held(lock_path, source_root, environment)
+    if held:
+        _verify(held, environment)
+    files = [file for file in absent if store.has(file.sha256, file.size)]
     _hand_over(files, store, environment)
     return tuple(file.path for file in files)
 
@@ -71,7 +75,7 @@ def build(
     graph.check_programs(steps, source_root)
     artifacts = graph.outside(lock, steps)
     wanted = {artifact.sha256 for artifact in artifacts} | {lock.build.seed.sha256}
-    absent = [file for file in _absent(lock_path, source_root, environment) if file.sha256 in wanted]
+    absent = [file for file in _held(lock_path, source_root, environment)[1] if file.sha256 in wanted]
     if absent:
         fetch.fetch(
             artifacts,
@@ -95,15 +99,26 @@ def build(
     return Result(Path(output.split()[-1]), ran)
 
 
-def _absent(lock_path: Path, source_root: Path, environment: Mapping[str, str]) -> list[_File]:
-    """The locked files that the Nix store has not; where they belong is for default.nix to say."""
+def _held(lock_path: Path, source_root: Path, environment: Mapping[str, str]) -> tuple[list[_File], list[_File]]:
+    """The locked files that the Nix store has, and those that it has not; default.nix says where they belong."""
     evaluate = ["nix-instantiate", "--eval", "--strict", "--json", *_bundle(lock_path, source_root, "locked")]
     try:
         files = {entry["path"]: _File(**entry) for entry in json.loads(_run(evaluate, environment)[0])}
     except (ValueError, TypeError) as problem:
         raise _misled(evaluate[0]) from problem
     invalid = _run(["nix-store", "--check-validity", "--print-invalid", *files], environment)[0].split()
-    return [file for path, file in files.items() if path in invalid]
+    return (
+        [file for path, file in files.items() if path not in invalid],
+        [file for path, file in files.items() if path in invalid],
+    )
+
+
+def _verify(files: Iterable[_File], environment: Mapping[str, str]) -> None:
+    try:
+        _run(["nix-store", "--verify-path", *(file.path for file in files)], environment)
+    except BuildError as problem:
+        fix = "remove it, with what refers to it (nix-store --delete PATH), and run this again"
+        raise BuildError(problem.what, fix=fix) from None
 
 
 def _hand_over(files: Iterable[_File], store: Store, environment: Mapping[str, str]) -> None:

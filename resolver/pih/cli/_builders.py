@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
@@ -15,6 +15,10 @@ from pih.build.compare import Difference, first_difference
 from pih.build.progress import Listener, renderer
 from pih.bundle import layout as layouts
 from pih.cli._workspace import IMAGE, SOURCE_ROOT, Deployment, deployment, store
+
+if TYPE_CHECKING:
+    from pih.build import check
+    from pih.build.store import Store
 
 
 class Built(Protocol):
@@ -83,6 +87,30 @@ def compare(found: Deployment, *, target: str, offline: bool, jobs: int, listene
         first = first or result.output
         runs.append(Run(name, digest=digest, seconds=seconds, ran=len(result.ran), difference=difference))
     return runs
+
+
+def twice(
+    found: Deployment, target: str, *, offline: bool, jobs: int, listener: Listener
+) -> tuple[int, list[check.Finding]]:
+    """Every step that `target` is made from, run twice by the embedded builder: their number, and what differed."""
+    from pih.build import check, embedded, graph
+
+    def again(shelf: Store) -> embedded.Result:
+        return embedded.build(
+            found.lock,
+            found.lock_path,
+            SOURCE_ROOT,
+            shelf,
+            target=target,
+            jobs=jobs,
+            offline=offline,
+            environment=os.environ,
+            listener=listener,
+        )
+
+    steps = graph.closure(found.lock.build.steps, target)
+    findings = check.again(again(store()), store(), {step.id: step.steps for step in steps}, again)
+    return len(steps), findings
 
 
 def build_profile(

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import attrs
 import click
 
 from pih.build.progress import renderer
-from pih.build.store import Store
 from pih.bundle import engine, permissions
 from pih.cli import _builders, _table, _terminal, _workspace
 from pih.inspect.bundle import components, contents, known
@@ -144,34 +142,16 @@ def _became(run: _builders.Run) -> str:
 
 def _check(profile_path: Path, *, offline: bool, jobs: int, as_json: bool) -> None:
     """Exit 7 where a step gives other bytes the second time."""
-    from pih.build import check, embedded, graph
-
     with renderer() as listener:
         found = _workspace.deployment(profile_path, offline=offline, listener=listener)
-
-        def build(store: Store) -> embedded.Result:
-            return embedded.build(
-                found.lock,
-                found.lock_path,
-                _workspace.SOURCE_ROOT,
-                store,
-                target=_workspace.IMAGE,
-                jobs=jobs,
-                offline=offline,
-                environment=os.environ,
-                listener=listener,
-            )
-
-        shelf = _workspace.store()
-        steps = graph.closure(found.lock.build.steps, _workspace.IMAGE)
-        findings = check.again(build(shelf), shelf, {step.id: step.steps for step in steps}, build)
+        steps, findings = _builders.twice(found, _workspace.IMAGE, offline=offline, jobs=jobs, listener=listener)
     if as_json:
         click.echo(json.dumps([attrs.asdict(finding) for finding in findings], indent=2))
     else:
         for finding in findings:
             place, why = finding.difference, " (after another that differs)" if finding.inherited else ""
             click.echo(f"{finding.step}: {place.path or 'output'} differs at byte {place.offset}, {place.what}{why}")
-        click.echo(f"{len(steps) - len(findings)} of {len(steps)} steps gave the same bytes again")
+        click.echo(f"{steps - len(findings)} of {steps} steps gave the same bytes again")
     if findings:
         own = ", ".join(finding.step for finding in findings if not finding.inherited)
         raise BuildError(

@@ -125,6 +125,14 @@ def test_every_target_of_the_project(bazel4):
     assert "//profiles:smollm2-cpu.lock" in done.stdout
 
 
+@pytest.mark.where_possible
+def test_bazel_7_runs_the_projects_tests(bazel7):
+    """Where its own files lie below /tmp, of which its sandboxes have one of their own, that is switched off."""
+    below = bazel7.program.is_relative_to("/tmp")
+    done = bazel7.run("test", *(["--noincompatible_sandbox_hermetic_tmp"] if below else []), f"{IMAGE}.lock")
+    assert "1 test passes" in done.stdout + done.stderr
+
+
 def test_a_lock_that_does_not_answer_its_profile_fails_its_test(bazel4, tree):
     undo = world.edited(tree, PROFILE, lambda text: text.replace("batch = 4", "batch = 5"))
     try:
@@ -146,6 +154,16 @@ def test_an_artifact_that_is_not_there(version, request, tmp_path):
     assert "is not in PIH's store" in done.stderr
     assert "pih fetch --profile profiles/smollm2-cpu.toml" in done.stderr
     assert actions == []
+
+
+def test_what_the_image_does_not_hold_names_the_option_that_brings_it(bazel4):
+    said = {}
+    for name in ("qwen3-0.6b_model.safetensors", "tokenizers"):
+        done = bazel4.run("query", "--output=build", f"//external:pih_profiles.qwen3-cpu.{name}")
+        said[name] = re.findall(r'(option|profile) = "(.*)"', done.stdout)
+    assert ("option", " --weights") in said["qwen3-0.6b_model.safetensors"]
+    assert ("option", " --weights") not in said["tokenizers"]
+    assert ("profile", "profiles/qwen3-cpu.toml") in said["tokenizers"]
 
 
 @pytest.mark.parametrize("version", [4, pytest.param(7, marks=pytest.mark.where_possible)])

@@ -81,3 +81,11 @@ def test_the_image_does_not_wait_for_weights_that_are_delivered_separately(world
     needed = world.run("nix-store", "--query", "--requisites", derivation).stdout
     assert "tokenizer-qwen3" in needed
     assert "model.safetensors" not in needed
+
+
+def test_those_weights_name_the_option_that_brings_them(world):
+    def told(name):
+        return world.evaluate(f'.#qwen3-cpu.files."{name}".url')
+
+    assert told("qwen3-0.6b/model.safetensors") == "pih fetch --profile profiles/qwen3-cpu.toml --weights --builder nix"
+    assert told("tokenizers") == "pih fetch --profile profiles/qwen3-cpu.toml --builder nix"

@@ -131,17 +131,19 @@ def test_another_port_rebuilds_what_holds_the_lock(world, image):
 def test_a_template_builds_with_a_file_beside_its_lock(world, image, tmp_path):
     own = tmp_path / "own"
     own.mkdir()
-    world.run("nix", "flake", "init", "--template", f"git+file://{world.tree}", cwd=own)
+    address = f"git+file://{world.tree}"
+    world.run("nix", "flake", "init", "--template", address, cwd=own)
+    flake = (own / "flake.nix").read_text()
+    (own / "flake.nix").write_text(flake.replace("git+file:///where/pih/lies", address))
     profile = (ROOT / PROFILE).read_text().replace('name = "smollm2-cpu"', 'name = "own"')
     weights = next(line for line in profile.splitlines() if line.startswith("weights = "))
     (own / "generation.json").write_text('{"do_sample": true, "temperature": 0.5, "top_p": 0.9}\n')
     (own / "deployment.toml").write_text(profile.replace(weights, f'{weights}\ngeneration = "file:generation.json"', 1))
     world.pih("lock", "--profile", "deployment.toml", cwd=own)
     worlds.commit(world, cwd=own)
-    pih = ["--override-input", "pih", f"git+file://{world.tree}"]
-    _, built = world.build(".", *pih, cwd=own)
+    _, built = world.build(".", cwd=own)
     assert sorted(built) == ["app", "bundle", "image", "model", "present"]
-    layout = world.path(".", *pih, cwd=own)
+    layout = world.path(".", cwd=own)
     said = json.loads(world.pih("build", "--profile", "deployment.toml", "--json", cwd=own).stdout)
     assert digest(layout) == said["digest"]
 

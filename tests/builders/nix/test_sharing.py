@@ -11,6 +11,7 @@ from pih.build.store import open_store
 from pih.cli._workspace import IMAGE
 from pih_runtime.errors import BuildError
 from tests.builders.nix.world import LOCK, edited
+from tests.support.program import PROFILE
 
 
 def test_both_stores_hold_one_copy_of_a_file(world):
@@ -85,6 +86,22 @@ def test_a_mirror_of_the_store_serves_nix_too(elsewhere):
     done, built = elsewhere.build(".#smollm2-cpu.python.check", *options)
     assert done.returncode == 0
     assert "seed-check" in built
+
+
+def test_a_file_that_was_damaged_in_nixs_store_is_named(world):
+    entry = world.evaluate(".#smollm2-cpu.locked")[0]
+    theirs, kept = Path(entry["path"]), world.folder / "kept"
+    theirs.rename(kept)  # it may be the file of the other store too
+    content = kept.read_bytes()
+    theirs.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    try:
+        done = world.pih("fetch", "--profile", PROFILE, "--builder", "nix", check=False)
+    finally:
+        theirs.unlink()
+        kept.rename(theirs)
+    assert done.returncode == 7
+    assert f"{theirs}' was modified" in done.stderr
+    assert "nix-store --delete PATH" in done.stderr
 
 
 def test_nix_that_is_not_there_is_said(world):

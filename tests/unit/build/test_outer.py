@@ -30,6 +30,7 @@ from pathlib import Path
 from pih.build import outer
 
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may ignore it
 outer.run([sys.argv[1]], list, environment={}, package="Tool")
 """
 
@@ -117,4 +118,4 @@ def test_nix_that_does_not_say_what_it_was_asked(tmp_path, printed):
     (tmp_path / "nix-instantiate").write_text(f"#!{shutil.which('sh')}\necho '{printed}'\n")
     (tmp_path / "nix-instantiate").chmod(0o755)
     with pytest.raises(BuildError, match="did not say"):
-        nix._absent(tmp_path / "x.lock.json", tmp_path, {"PATH": str(tmp_path)})
+        nix._held(tmp_path / "x.lock.json", tmp_path, {"PATH": str(tmp_path)})

@@ -1,8 +1,8 @@
 {
   description = "A bundle from this repository's lock";
 
-  # Where PIH lies: `nix registry add pih ADDRESS`, or the address itself here.
-  inputs.pih.url = "flake:pih";
+  # Where PIH lies.
+  inputs.pih.url = "git+file:///where/pih/lies";
 
   outputs =
     { self, pih }:
