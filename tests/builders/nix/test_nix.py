@@ -134,7 +134,7 @@ def test_a_template_builds_with_a_file_beside_its_lock(world, image, tmp_path):
     address = f"git+file://{world.tree}"
     world.run("nix", "flake", "init", "--template", address, cwd=own)
     flake = (own / "flake.nix").read_text()
-    (own / "flake.nix").write_text(flake.replace("git+file:///where/pih/lies", address))
+    (own / "flake.nix").write_text(flake.replace("flake:pih", address))
     profile = (ROOT / PROFILE).read_text().replace('name = "smollm2-cpu"', 'name = "own"')
     weights = next(line for line in profile.splitlines() if line.startswith("weights = "))
     (own / "generation.json").write_text('{"do_sample": true, "temperature": 0.5, "top_p": 0.9}\n')

@@ -1,8 +1,8 @@
 {
   description = "A bundle from this repository's lock";
 
-  # Where PIH lies.
-  inputs.pih.url = "git+file:///where/pih/lies";
+  # Where PIH lies: the address goes here, or `nix registry add pih ADDRESS`, for which Nix needs a network.
+  inputs.pih.url = "flake:pih";
 
   outputs =
     { self, pih }:
