@@ -6,14 +6,18 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
 from pih import pins
-from pih.build import fetch, store
+from pih.build import fetch, graph, placing, store
+from pih.cli._errors import of_system
 from pih.lock import Artifact
+from pih_runtime.errors import BuildError, PihError, UsageError
 from tools.gpu.deployments import FULL, MODEL, PLUGINS, ROOT, SMS, TINY, Deployment, both
 
 _NVRTC = "nvidia-cuda-nvrtc"
@@ -29,27 +33,37 @@ def main() -> int:
     parser.add_argument("output", type=Path)
     parser.add_argument("--tiny", action="store_true", help="without the cubins of Qwen3-0.6B's shape")
     arguments = parser.parse_args()
-    if arguments.output.exists():
-        print(f"{arguments.output} is there already: name a new folder", file=sys.stderr)
-        return 2
-    beside = arguments.output.with_name(f".{arguments.output.name}.part")
-    shutil.rmtree(beside, ignore_errors=True)
-    for tree in _TREES:
-        target = beside / tree
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if (ROOT / tree).is_dir():
-            shutil.copytree(ROOT / tree, target, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(ROOT / tree, target)
-    wheel = _wheel()
-    for deployment in both(TINY) if arguments.tiny else (*both(TINY), *both(FULL)):
-        for sm in SMS:
-            made = beside / deployment.cubin(sm).relative_to(ROOT)
-            _compile(deployment, sm, wheel, made)
-            print(f"{made.name}: {(made / 'pack.cubin').stat().st_size / 1e3:.0f} kB")
-    beside.rename(arguments.output)
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        with placing.placed(arguments.output, _is_new) as made:
+            _fill(made, both(TINY) if arguments.tiny else (*both(TINY), *both(FULL)))
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except (PihError, OSError) as problem:
+        told = problem if isinstance(problem, PihError) else of_system(problem)
+        print(f"tools/gpu/pack: {told}", file=sys.stderr)
+        return told.exit_code
     print(f"carry {arguments.output} to the machine, then there: {arguments.output.name}/tools/gpu/check.sh")
     return 0
+
+
+def _is_new(output: Path) -> None:
+    if os.path.lexists(output):
+        raise UsageError("it is there already", where=str(output), fix="name a new folder")
+
+
+def _fill(folder: Path, deployments: Iterable[Deployment]) -> None:
+    for name in _TREES:
+        for below, source in graph.files_of(ROOT / name):
+            target = folder / name / below
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, target)
+    wheel = _wheel()
+    for deployment in deployments:
+        for sm in SMS:
+            made = folder / deployment.cubin(sm).relative_to(ROOT)
+            _compile(deployment, sm, wheel, made)
+            print(f"{made.name}: {(made / 'pack.cubin').stat().st_size / 1e3:.0f} kB")
 
 
 def _wheel() -> Path:
@@ -74,7 +88,11 @@ def _compile(deployment: Deployment, sm: str, wheel: Path, output: Path) -> None
             }
         )
     )  # fmt: skip
-    subprocess.run([sys.executable, "-I", ROOT / "resolver/pih_steps", "cubin", described], check=True)
+    # Ctrl-C is for this process alone, which ends that one.
+    step = [sys.executable, "-I", ROOT / "resolver/pih_steps", "cubin", described]
+    done = subprocess.run(step, stderr=subprocess.PIPE, text=True, check=False, start_new_session=True)
+    if done.returncode:
+        raise BuildError(f"no cubin of {deployment.name} for {sm}:\n{done.stderr.strip()}")
     described.unlink()
 
 

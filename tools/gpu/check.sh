@@ -15,6 +15,7 @@ for module in numpy torch; do
         exit 9
     }
 done
-path=$here:$here/runtime:$here/resolver
-for plugin in "$here"/plugins/*/*; do path=$path:$plugin; done
-PYTHONPATH=$path exec "$python" -P -B -m tools.gpu.check "$@"
+# not by PYTHONPATH, which has no room for a folder with a colon in its name
+start='import glob, runpy, sys; here = sys.argv.pop(1); plugins = glob.glob(glob.escape(here) + "/plugins/*/*")
+sys.path[:0] = [here, here + "/runtime", here + "/resolver", *plugins]; runpy.run_module("tools.gpu.check", run_name="__main__")'
+exec "$python" -P -B -c "$start" "$here" "$@"

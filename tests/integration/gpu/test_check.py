@@ -6,8 +6,10 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -20,11 +22,13 @@ sys.path[:0] = [str(ROOT), *(str(path) for path in ROOT.glob("plugins/*/*"))]
 
 @pytest.fixture(scope="module")
 def carried(tmp_path_factory):
-    """The folder that a build host makes, at a place of its own."""
-    folder = tmp_path_factory.mktemp("carried") / "gpu"
-    done = subprocess.run([ROOT / "tools/gpu/pack", folder, "--tiny"], capture_output=True, text=True, check=False)
+    """The folder that a build host makes, where it is asked to, by a name that no search path can hold."""
+    folder = tmp_path_factory.mktemp("carried")
+    command = [ROOT / "tools/gpu/pack", "gpu:1", "--tiny"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return folder
+    assert [path.name for path in folder.iterdir()] == ["gpu:1"]
+    return folder / "gpu:1"
 
 
 @pytest.fixture(scope="module")
@@ -191,3 +195,33 @@ def test_torchs_decoder_steps_on_the_cpu(monkeypatch):
     logits = torch_decoder._step(TINY.config(), 3, 5, 32)()
     assert logits.shape == (3, 512)
     assert bool(torch.isfinite(logits).all())
+
+
+def test_a_folder_that_cannot_be_made_is_told_and_nothing_is_left(tmp_path):
+    """No such place, one that is taken, and a disk without room: no file may be larger than a few kilobytes."""
+    pack = str(ROOT / "tools/gpu/pack")
+    (tmp_path / "taken").mkdir()
+    small = ["sh", "-c", 'ulimit -f 16; exec "$@"', "sh", pack]
+    for command, output, code, said in (
+        ([pack], "/proc/none/gpu", 2, "/proc/none/gpu: No such file or directory"),
+        ([pack], tmp_path / "taken", 2, f"{tmp_path}/taken: it is there already"),
+        (small, tmp_path / "gpu", 9, f"{tmp_path}/gpu: File too large\n  to fix: make room on its disk"),
+    ):
+        done = subprocess.run([*command, output, "--tiny"], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (code, "")
+        assert done.stderr.startswith(f"tools/gpu/pack: {said}")
+        assert "Traceback" not in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_pack_that_is_broken_off_leaves_nothing(tmp_path, number):
+    command = [ROOT / "tools/gpu/pack", tmp_path / "gpu", "--tiny"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not list(tmp_path.glob(".gpu.*/new/cubins/*")):
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (128 + number, "", "")
+    assert not list(tmp_path.iterdir())
