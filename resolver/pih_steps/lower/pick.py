@@ -88,11 +88,13 @@ def none_found(node: Node, wanted: str, kernels: Sequence[Kernel], pack: Pack) -
         name = kernel.template or kernel.reference
         causes.append(f"{name} is out: {lack or 'it does not take the form that the other calls need'}")
         slow = slow or bool(lack and not _reference_lack(node, kernel, pack))
-    cures = ["choose another kernel pack or ISA"]
+    cures, has = ["choose another kernel pack or ISA"], figures(node, pack).get("kv")
     if slow and node.op not in pack.fallbacks:
         cures.insert(
             0, f'allow the scalar reference, which is slower: kernels.fallback = "allow", fallback_ops = ["{node.op}"]'
         )
+    kept = {kernel.equal["kv"] for kernel in kernels if kernel.equal.get("kv", has) != has}
+    cures[:0] = [f'limits.kv_dtype = "{_kv_dtype(value)}"' for value in sorted(kept)]
     formats = sorted({k.weight for k in pack.report.kernels if k.op == node.op and k.weight})
     if formats and not kernels:
         cures.append(f"a checkpoint in one of {', '.join(formats)}")
@@ -162,6 +164,8 @@ def _unmet(node: Node, kernel: Kernel, multiple: Mapping[str, int], pack: Pack) 
     """Figures of the call that are no multiples of what is needed, tiles that are not whole, sums less exact."""
     found = figures(node, pack)
     for name, value in sorted(kernel.equal.items()):
+        if found[name] != value and name == "kv":
+            return f"it keeps keys and values as {_kv_dtype(value)}, and limits.kv_dtype is {_kv_dtype(found[name])}"
         if found[name] != value:
             return f"it needs {name} to be {value}, and {name} is {found[name]}"
     for name, number in sorted(multiple.items()):
@@ -173,6 +177,11 @@ def _unmet(node: Node, kernel: Kernel, multiple: Mapping[str, int], pack: Pack) 
     if MODES.index(kernel.mode) < MODES.index(needed(node, pack)):
         return f"its sums pass through {kernel.mode}, and {pack.graph.model} needs {needed(node, pack)}"
     return ""
+
+
+def _kv_dtype(value: int) -> str:
+    """A cache's type as profiles say it, by what the kernels know it by."""
+    return next(name for name, number in _KV.items() if number == value)
 
 
 def needed(node: Node, pack: Pack) -> str:
