@@ -17,12 +17,14 @@ FOLDER = "/usr/local/nvidia/lib64"
 class Family:
     """nodes: patterns, of which a host has some. libraries: of the driver, by the names that a loader finds them by.
 
+    unknown: what to do where an engine does not know the family's name.
     environment: what the image says, so that a runtime brings no more than is used, and the loader finds it.
     """
 
     nodes: tuple[str, ...]
     libraries: tuple[str, ...]
     environment: tuple[str, ...]
+    unknown: str
 
 
 # Which of the host's devices a container gets is for its operator to say: the image sets no NVIDIA_VISIBLE_DEVICES.
@@ -32,6 +34,8 @@ FAMILIES = {
         nodes=("/dev/nvidia*",),
         libraries=("libcuda.so.1",),
         environment=("NVIDIA_DRIVER_CAPABILITIES=compute", f"LD_LIBRARY_PATH={FOLDER}:/usr/lib64"),
+        unknown="describe the host's GPUs to container engines, as root, with the NVIDIA Container Toolkit: "
+        "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
     )
 }
 

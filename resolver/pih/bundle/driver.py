@@ -48,6 +48,11 @@ def of_host(families: Iterable[str]) -> Driver:
                     f"the bundle runs on {family}, and this host has no {name}",
                     fix="install the device's driver, or run on a host that has it; see pih doctor",
                 )
+            if not path.exists():
+                raise WorkerError(
+                    f"this host's loader finds {name} at {path}, and nothing is there",
+                    fix="ldconfig, as root, makes its cache anew",
+                )
             libraries.append((path, f"{FOLDER}/{name}"))
     return Driver(tuple(nodes), tuple(libraries))
 

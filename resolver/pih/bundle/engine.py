@@ -15,8 +15,10 @@ from pih.bundle import run
 from pih.bundle.layout import Layout
 from pih.bundle.permissions import Grants
 from pih_runtime.errors import WorkerError
+from pih_steps.devices import FAMILIES
 
 ENGINES = ("podman", "docker")
+NOT_STARTED = (125, 126, 127)  # how both engines end where a container did not come to run
 _LOCKED = ("--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges")
 
 
@@ -34,7 +36,8 @@ def started(engine: str, image: Layout, listen: run.Listen, weights: Path | None
         _ask(engine, ["rm", "--force", name])
 
     # The client passes SIGTERM on to the worker.
-    worker = run.Running(listen.address, process, log, run.signal_process(process, signal.SIGTERM), remove)
+    advice = "; ".join(FAMILIES[family].unknown for family in grants.families)
+    worker = run.Running(listen.address, process, log, run.signal_process(process, signal.SIGTERM), remove, advice)
     try:
         yield worker
     finally:

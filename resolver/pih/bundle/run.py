@@ -64,13 +64,17 @@ Listen = Private | Public
 
 @attrs.frozen
 class Running:
-    """A started worker. address: for `client`. terminate: ask it to stop. remove: end what is left of it."""
+    """A started worker. address: for `client`. terminate: ask it to stop. remove: end what is left of it.
+
+    refused: what to do where its engine ends without having started it, '' where nothing is known.
+    """
 
     address: str
     process: subprocess.Popen[bytes]
     log: Path | None
     terminate: Callable[[], None]
     remove: Callable[[], None]
+    refused: str = ""
 
     def alive(self) -> bool:
         """Whether the worker still runs."""

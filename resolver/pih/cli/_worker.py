@@ -58,9 +58,10 @@ def worker(
             client.wait_ready(running.address, running.alive, _READY_SECONDS)
         except WorkerError as problem:
             words = running.last_words()
-            refused = running.process.poll() == SealError.exit_code
-            kind = SealError if refused else WorkerError
-            raise kind(f"{problem.what}{': ' + words if words else ''}", fix=problem.fix) from problem
+            code = running.process.poll()
+            kind = SealError if code == SealError.exit_code else WorkerError
+            fix = running.refused if code in engine.NOT_STARTED and running.refused else problem.fix
+            raise kind(f"{problem.what}{': ' + words if words else ''}", fix=fix) from problem
         yield running
 
 

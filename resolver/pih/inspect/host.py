@@ -105,10 +105,12 @@ def _gpu() -> Check:
     devices = sorted(str(path) for path in Path("/dev").glob("nvidia[0-9]*"))
     (name,) = FAMILIES["nvidia.com/gpu"].libraries
     library = driver.library(name)
-    parts = [", ".join(devices) or "no device", f"driver {_driver_version() or 'none'}", f"{name} {library or 'none'}"]
+    stale = " (not there: run ldconfig)" if library and not library.exists() else ""
+    found = f"{name} {library or 'none'}{stale}"
+    parts = [", ".join(devices) or "no device", f"driver {_driver_version() or 'none'}", found]
     return Check(
         "NVIDIA GPU",
-        ok=bool(devices and library),
+        ok=bool(devices and library and not stale),
         found="; ".join(parts) if devices or library else "none",
         needed_for="running a CUDA bundle (building one needs no GPU)",
         fix="a GPU with its driver; in a container, --device nvidia.com/gpu=all or --gpus all",

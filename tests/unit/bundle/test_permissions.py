@@ -113,15 +113,21 @@ def test_a_driver_is_what_the_hosts_loader_finds(tmp_path, monkeypatch):
         "2 libs found in cache `/etc/ld.so.cache'",
         "\tlibcuda.so.1 (libc6) => /usr/lib32/libcuda.so.1",
         "\tlibcuda.so.12 (libc6,x86-64) => /elsewhere/libcuda.so.12",
-        "\tlibcuda.so.1 (libc6,x86-64) => /usr/lib/x86_64-linux-gnu/libcuda.so.1",
-        "\tlibcuda.so.1 (libc6,AArch64) => /usr/lib/aarch64-linux-gnu/libcuda.so.1",
+        f"\tlibcuda.so.1 (libc6,x86-64) => {tmp_path}/x86_64/libcuda.so.1",
+        f"\tlibcuda.so.1 (libc6,AArch64) => {tmp_path}/aarch64/libcuda.so.1",
     ]
     program = tmp_path / "ldconfig"
     program.write_text("#!/bin/sh\n[ \"$*\" = -p ] && cat <<'END'\n" + "\n".join(lines) + "\nEND\n")
     program.chmod(0o755)
+    library = tmp_path / os.uname().machine / "libcuda.so.1"
+    with pytest.raises(WorkerError, match=f"finds libcuda.so.1 at {library}, and nothing is there") as caught:
+        driver.of_host(["nvidia.com/gpu"])
+    assert "ldconfig" in caught.value.fix
+    library.parent.mkdir()
+    library.touch()
     found = driver.of_host(["nvidia.com/gpu"])
     ((path, place),) = found.libraries
-    assert path == Path(f"/usr/lib/{os.uname().machine}-linux-gnu/libcuda.so.1")
+    assert path == library
     assert place == "/usr/local/nvidia/lib64/libcuda.so.1"
     assert found.folders == (str(path.parent),)
     program.write_text("#!/bin/sh\n")

@@ -30,6 +30,8 @@ drivers() {
     for name in $DRIVERS; do
         path=$(driver "$name")
         [ -n "$path" ] || die $HOST "the bundle needs $name, which this host has not" "install the device's driver"
+        [ -e "$path" ] || die $HOST "this host's loader finds $name at $path, and nothing is there" \
+            "ldconfig, as root, makes its cache anew"
         echo "$path $name"
     done
 }
