@@ -23,7 +23,8 @@ from tools.gpu.deployments import FULL, MODEL, PLUGINS, ROOT, SMS, TINY, Deploym
 _NVRTC = "nvidia-cuda-nvrtc"
 _TREES = (
     "runtime/pih_runtime", "resolver/pih_steps", MODEL.relative_to(ROOT).as_posix(), "tools/gpu",
-    "tests/truth/drive.py", "tests/truth/compare.py", *(f"plugins/{plugin}" for plugin in PLUGINS),
+    "tests/truth/drive.py", "tests/truth/compare.py", "tests/truth/ways.py",
+    *(f"plugins/{plugin}" for plugin in PLUGINS),
 )  # fmt: skip
 
 

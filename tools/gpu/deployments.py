@@ -70,7 +70,7 @@ TINY = Deployment(
         "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4,
         "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 512, "bos_token_id": 0, "eos_token_id": 1,
     },
-    Limits(tokens=64, seqs=32, context=128), (1, 8, 32), 40, 4,
+    Limits(tokens=64, seqs=32, context=320), (1, 8, 32), 24, 2,
 )  # fmt: skip
 FULL = Deployment("qwen3-0.6b", {}, Limits(tokens=512, seqs=32, context=2048), (1, 8, 32), 1024, 64)
 

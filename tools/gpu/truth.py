@@ -1,10 +1,14 @@
-"""The tiny model against backend/torch, in every way that a step can be; and that every kernel entry took part."""
+"""Seeded models against backend/torch, in every way that a step can be; and which kernel entries took part.
+
+The tiny one in all ways, and every entry that it can launch must have been launched. The large one, whose entries
+divide their sums among more blocks, across a boundary of attention's pieces, some way into its context.
+"""
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,37 +16,55 @@ from pih_backend_cuda.pack import Pack, read_pack
 from pih_backend_torch import TorchBackend
 
 from pih_runtime.plan import Plan
+from tests.truth import ways
 from tests.truth.compare import largest_difference, mean_kl, same_top
 from tests.truth.drive import Driver, Part
-from tools.gpu.deployments import TINY, Deployment, Seeded, both
+from tools.gpu.deployments import Deployment, Seeded, both
 from tools.gpu.running import running
 
-COUNT = 48
+COUNT = 24  # of the ids that go all ways
+PIECE = 256  # positions that one block of attention reads
 FURTHEST, LEAST_SAME = 1e-3, 0.95  # nats; share of rows whose largest logit is the same
 
 
-def checks(sm: str) -> Iterator[dict[str, Any]]:
+def every_way(deployment: Deployment, sm: str) -> Iterator[dict[str, Any]]:
     """For bf16 and int8 a row for each way, with and without graphs, and one for the entries that were launched."""
-    for deployment in both(TINY):
-        for row in _of(deployment, sm):
-            yield {"model": deployment.name, **row}
+    for stored in both(deployment):
+        ids = _ids(stored, PIECE + 4)
+        wanted, launched = _oracle(stored).logits(ids), Counter[str]()
+        for graphs in (False, True):
+            with running(stored, sm, graphs=graphs) as (backend, watched):
+                driver = Driver(backend)
+                for name, (rows, way) in WAYS.items():
+                    row = _row(wanted[rows], way(driver, ids))
+                    yield {"model": stored.name, "name": f"{name}{', graphs' if graphs else ''}", **row}
+                launched += watched.launched
+        every = _reachable(stored.lowered("kernels/cuda", sm).plan, read_pack(stored.cubin(sm)))
+        idle = sorted(every - launched.keys())
+        row = {"name": "every kernel entry took part", "ok": not idle, "entries": len(every), "idle": idle}
+        yield {"model": stored.name, **row}
 
 
-def _of(deployment: Deployment, sm: str) -> Iterator[dict[str, Any]]:
-    ids = [int(token) for token in np.random.default_rng(3).integers(0, 512, COUNT)]
-    lowered = deployment.lowered("backend/torch", "x86-64-v3", "f32")
-    oracle = Driver(TorchBackend(lowered.plan, Seeded(lowered, deployment.checkpoint(seeded=True))))
-    wanted = oracle.logits(ids)
-    launched: Counter[str] = Counter()
-    for graphs in (False, True):
-        with running(deployment, sm, graphs=graphs) as (backend, watched):
-            driver = Driver(backend)
-            for name, way in WAYS.items():
-                yield _row(f"{name}{', graphs' if graphs else ''}", wanted, way(driver, ids))
-            launched += watched.launched
-    every = _reachable(deployment.lowered("kernels/cuda", sm).plan, read_pack(deployment.cubin(sm)))
-    idle = sorted(every - launched.keys())
-    yield {"name": "every kernel entry took part", "ok": not idle, "entries": len(every), "idle": idle}
+def across(deployment: Deployment, sm: str, boundary: int) -> Iterator[dict[str, Any]]:
+    """For bf16 and int8 a row: a prefill and decodes across a boundary, with graphs, and the entries of it."""
+    for stored in both(deployment):
+        ids = _ids(stored, boundary + 4)
+        wanted = ways.across(_oracle(stored), ids, boundary)
+        with running(stored, sm, graphs=True) as (backend, watched):
+            row = _row(wanted, ways.across(Driver(backend), ids, boundary))
+        yield {"model": stored.name, "name": f"across {boundary}", **row, "launched": sorted(watched.launched)}
+
+
+def _ids(deployment: Deployment, count: int) -> list[int]:
+    vocabulary = deployment.lowered("backend/torch", "x86-64-v3", "f32").plan.vocab
+    return [int(token) for token in np.random.default_rng(3).integers(0, vocabulary, count)]
+
+
+def _oracle(deployment: Deployment) -> Driver:
+    """With a cache for few sequences, which is in float32 on the host."""
+    few = replace(deployment, limits=replace(deployment.limits, seqs=8))
+    lowered = few.lowered("backend/torch", "x86-64-v3", "f32")
+    return Driver(TorchBackend(lowered.plan, Seeded(lowered, few.checkpoint(seeded=True))))
 
 
 def _reachable(plan: Plan, pack: Pack) -> set[str]:
@@ -59,43 +81,34 @@ def _reachable(plan: Plan, pack: Pack) -> set[str]:
     return found
 
 
-def _row(name: str, wanted: np.ndarray, logits: np.ndarray) -> dict[str, Any]:
+def _row(wanted: np.ndarray, logits: np.ndarray) -> dict[str, Any]:
     kl, same = mean_kl(wanted, logits), same_top(wanted, logits)
     ok = bool(np.isfinite(logits).all() and kl <= FURTHEST and same >= LEAST_SAME)
     furthest = largest_difference(wanted, logits)
-    return {"name": name, "ok": ok, "kl": kl, "same_top": same, "largest_difference": furthest}
+    return {"ok": ok, "kl": kl, "same_top": same, "largest_difference": furthest}
 
 
-def _whole(driver: Driver, ids: list[int]) -> np.ndarray:
-    """All tokens in one step, twice, since a step has fewer wanted rows than tokens."""
-    half = len(ids) // 2
-    parts = [Part(0, 0, ids, range(half)), Part(1, 0, ids, range(half, len(ids)))]
-    return np.concatenate([driver.step([part])[1] for part in parts])
+def _whole(driver: Driver, ids: Sequence[int]) -> np.ndarray:
+    """All tokens in one step."""
+    return driver.step([Part(0, 0, ids, range(len(ids)))])[1]
 
 
-def _chunked(driver: Driver, ids: list[int]) -> np.ndarray:
-    cuts = [0, 1, 8, 21, COUNT]
-    parts = [Part(1, a, ids[a:b], range(b - a)) for a, b in itertools.pairwise(cuts)]
-    return np.concatenate([driver.step([part])[1] for part in parts])
-
-
-def _decoded(driver: Driver, ids: list[int]) -> np.ndarray:
-    return np.concatenate([driver.step([Part(2, at, [token])])[1] for at, token in enumerate(ids)])
-
-
-def _in_company(driver: Driver, ids: list[int]) -> np.ndarray:
-    """Each token as a decode beside others, of which there are more and more; and beside a prefill."""
+def _in_company(driver: Driver, ids: Sequence[int]) -> np.ndarray:
+    """Each token as a decode beside others, of which there are more and fewer; and beside a prefill."""
     found = []
     for at, token in enumerate(ids):
-        others = [Part(slot, at, [ids[-1 - at]]) for slot in range(4, 4 + at % 28)]
+        others = [Part(slot, at, [ids[-1 - at]]) for slot in range(4, 4 + at * 5 % 28)]
         prefill = [Part(3, 0, ids[:20], wanted=())] if at % 7 == 6 else []
         found.append(driver.step([Part(0, at, [token]), *others, *prefill])[1][:1])
     return np.concatenate(found)
 
 
-WAYS: dict[str, Callable[[Driver, list[int]], np.ndarray]] = {
-    "prefill": _whole,
-    "chunked prefill": _chunked,
-    "decode": _decoded,
-    "mixed batches": _in_company,
+_FIRST = slice(0, COUNT)
+# Which ids each way gives the logits after, and how; it gets all of them.
+WAYS: dict[str, tuple[slice, Callable[[Driver, list[int]], np.ndarray]]] = {
+    "prefill": (_FIRST, lambda driver, ids: _whole(driver, ids[:COUNT])),
+    "chunked prefill": (_FIRST, lambda driver, ids: ways.chunked(driver, ids[:COUNT])),
+    "decode": (_FIRST, lambda driver, ids: ways.decoded(driver, ids[:COUNT])),
+    "mixed batches": (_FIRST, lambda driver, ids: _in_company(driver, ids[:COUNT])),
+    f"across {PIECE}": (slice(PIECE - ways.BEFORE - 1, None), lambda driver, ids: ways.across(driver, ids, PIECE)),
 }

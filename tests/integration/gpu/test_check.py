@@ -68,8 +68,8 @@ def result(carried, software_gpu, tmp_path_factory):
 
 
 def test_every_way_is_right_and_every_entry_took_part(result):
-    ways = ["prefill", "chunked prefill", "decode", "mixed batches"]
-    assert len(result["correctness"]) == 18
+    ways = ["prefill", "chunked prefill", "decode", "mixed batches", "across 256"]
+    assert len(result["correctness"]) == 22
     for model in ("tiny", "tiny-int8"):
         *rows, entries = (row for row in result["correctness"] if row["model"] == model)
         assert [row["name"] for row in rows] == [*ways, *(f"{way}, graphs" for way in ways)]
@@ -77,6 +77,28 @@ def test_every_way_is_right_and_every_entry_took_part(result):
         assert entries["idle"] == []
         assert entries["entries"] > 15
     assert result["ok"] is True
+
+
+def test_the_large_models_check_is_run_as_the_tiny_one_here(carried, software_gpu):
+    """Nearer to its start: the software GPU takes too long for more."""
+    path = [carried, *(carried / name for name in ("runtime", "resolver")), *carried.glob("plugins/*/*")]
+    script = f"""
+import json, sys
+sys.path[:0] = {[str(part) for part in path]}
+from tools.gpu import deployments, truth
+print(json.dumps(list(truth.across(deployments.TINY, "sm_89", 64))))
+"""
+    done = subprocess.run(
+        [sys.executable, "-P", "-B", "-c", script],
+        env={**os.environ, **software_gpu}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    assert [(row["model"], row["name"], row["ok"]) for row in rows] == [
+        ("tiny", "across 64", True),
+        ("tiny-int8", "across 64", True),
+    ]
+    assert all(row["kl"] < 1e-5 and len(row["launched"]) > 5 for row in rows)
 
 
 def test_the_table_has_every_batch_with_graphs_and_without(result):
