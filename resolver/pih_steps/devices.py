@@ -17,6 +17,7 @@ FOLDER = "/usr/local/nvidia/lib64"
 class Family:
     """nodes: patterns, of which a host has some. libraries: of the driver, by the names that a loader finds them by.
 
+    version: a file of a host with its driver's version, and a pattern that finds it there.
     unknown: what to do where an engine does not know the family's name.
     environment: what the image says, so that a runtime brings no more than is used, and the loader finds it.
     """
@@ -24,6 +25,7 @@ class Family:
     nodes: tuple[str, ...]
     libraries: tuple[str, ...]
     environment: tuple[str, ...]
+    version: tuple[str, str]
     unknown: str
 
 
@@ -34,6 +36,8 @@ FAMILIES = {
         nodes=("/dev/nvidia*",),
         libraries=("libcuda.so.1",),
         environment=("NVIDIA_DRIVER_CAPABILITIES=compute", f"LD_LIBRARY_PATH={FOLDER}:/usr/lib64"),
+        # '… NVIDIA UNIX x86_64 Kernel Module  580.65.06  …', or '… Open Kernel Module for x86_64  580.65.06  …'
+        version=("/proc/driver/nvidia/version", r"Kernel Module.*?\s([0-9]+(?:\.[0-9]+)+)\s"),
         unknown="describe the host's GPUs to container engines, as root, with the NVIDIA Container Toolkit: "
         "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
     )

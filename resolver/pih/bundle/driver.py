@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import attrs
+from packaging.version import Version
 
 from pih_runtime.errors import WorkerError
 from pih_steps.devices import FAMILIES, FOLDER
@@ -55,6 +56,28 @@ def of_host(families: Iterable[str]) -> Driver:
                 )
             libraries.append((path, f"{FOLDER}/{name}"))
     return Driver(tuple(nodes), tuple(libraries))
+
+
+def check(families: Iterable[str], oldest: str) -> None:
+    """Raises WorkerError where this host's driver is older than that; one that cannot be read may be any."""
+    for family in families:
+        has = version(family)
+        if has and oldest and Version(has) < Version(oldest):
+            raise WorkerError(
+                f"the bundle is for driver {oldest} or newer, and this host has {has}",
+                where=FAMILIES[family].version[0],
+                fix="install a newer driver, or lock the profile for this one: device.driver",
+            )
+
+
+def version(family: str) -> str:
+    """Of this host's driver, as its kernel module tells it; '' where it does not."""
+    path, pattern = FAMILIES[family].version
+    try:
+        found = re.search(pattern, Path(path).read_text())
+    except OSError:
+        return ""
+    return found[1] if found else ""
 
 
 def library(name: str) -> Path | None:

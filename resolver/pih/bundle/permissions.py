@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+from packaging.version import Version
 
 from pih.bundle import layout
 from pih.bundle.layout import Layout
@@ -31,8 +32,8 @@ _PATH = re.compile(r"(/[A-Za-z0-9._*+@-]+)+")
 class Grants:
     """listen: whether a plugin may take a port. devices: nodes of this host. paths: of this host, to be read only.
 
-    families: of devices, by the names that engines know. environment: variables of this process that are passed on;
-    those that are not set are not among them.
+    families: of devices, by the names that engines know; driver: the oldest that may serve them, '' for any.
+    environment: variables of this process that are passed on; those that are not set are not among them.
     """
 
     listen: bool
@@ -40,6 +41,7 @@ class Grants:
     paths: tuple[str, ...] = ()
     environment: tuple[str, ...] = ()
     families: tuple[str, ...] = ()
+    driver: str = ""
 
     def variables(self) -> dict[str, str]:
         """Those that are passed on, with their values here."""
@@ -50,15 +52,20 @@ def of_image(image: Layout) -> Grants:
     """The permissions in the image's own lock, as they are on this host; raises WorkerError where one is missing."""
     where = f"{image.path}: /{LOCK_FILE}"
     try:
-        plugins = json_of(layout.member(image, LOCK_FILE))["plugins"]
+        lock = json_of(layout.member(image, LOCK_FILE))
+        plugins, device = lock["plugins"], lock.get("target", {}).get("device")
         asked = [(str(plugin["id"]), plugin["permissions"]) for plugin in plugins]
         listen = any(permissions["network"] == "listen" for _, permissions in asked)
         devices = _found(asked, "devices", where)
         paths = _found(asked, "paths", where)
         environment = _passed(asked, where)
-    except (KeyError, TypeError, ValueError) as problem:
+        oldest = str(device["driver"]) if device else ""
+        Version(oldest or "0")
+    except (KeyError, TypeError, ValueError, AttributeError) as problem:
         raise SealError(
-            "not a lock: plugins without id or permissions", where=where, fix="build the bundle again"
+            "not a lock: plugins without id or permissions, or a driver that is no version",
+            where=where,
+            fix="build the bundle again",
         ) from problem
     listed = [str(line.get("path")) for line in layout.bundle_file(image).get("files", ())] if paths else []
     for path in paths:
@@ -69,9 +76,8 @@ def of_image(image: Layout) -> Grants:
                 where=where,
                 fix="leave the plugin out, or have its author ask for less",
             )
-    return Grants(
-        listen, devices, paths, environment, families_of(name for _, item in asked for name in item["devices"])
-    )
+    families = families_of(name for _, item in asked for name in item["devices"])
+    return Grants(listen, devices, paths, environment, families, oldest)
 
 
 def asked_of(permissions: Iterable[Permissions]) -> Grants:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import attrs
 
-from pih.bundle import permissions
+from pih.bundle import driver, permissions
 from pih.bundle.layout import Layout
 from pih.bundle.permissions import Grants
 from pih_runtime.errors import SealError, WorkerError
@@ -141,11 +141,15 @@ def check_host(image: Layout) -> None:
 
 
 def granted(image: Layout, listen: Listen) -> Grants:
-    """What the image's lock lets its worker reach; raises WorkerError for a port where no plugin may listen."""
+    """What the image's lock lets its worker reach; raises WorkerError for a port where no plugin may listen.
+
+    And for a driver that is older than the lock's.
+    """
     grants = permissions.of_image(image)
     if isinstance(listen, Public) and not grants.listen:
         raise WorkerError("no plugin of the bundle may listen on a port", fix="pih run, which needs none")
     check_variables(image, grants.environment)
+    driver.check(grants.families, grants.driver)
     return grants
 
 

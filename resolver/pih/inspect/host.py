@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -107,7 +106,8 @@ def _gpu() -> Check:
     library = driver.library(name)
     stale = " (not there: run ldconfig)" if library and not library.exists() else ""
     found = f"{name} {library or 'none'}{stale}"
-    parts = [", ".join(devices) or "no device", f"driver {_driver_version() or 'none'}", found]
+    version = driver.version("nvidia.com/gpu") or "none"
+    parts = [", ".join(devices) or "no device", f"driver {version}", found]
     return Check(
         "NVIDIA GPU",
         ok=bool(devices and library and not stale),
@@ -115,16 +115,6 @@ def _gpu() -> Check:
         needed_for="running a CUDA bundle (building one needs no GPU)",
         fix="a GPU with its driver; in a container, --device nvidia.com/gpu=all or --gpus all",
     )
-
-
-def _driver_version() -> str:
-    """As the kernel module tells it: 'NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  …'."""
-    try:
-        text = Path("/proc/driver/nvidia/version").read_text()
-    except OSError:
-        return ""
-    found = re.search(r"Kernel Module.*?\s([0-9]+(?:\.[0-9]+)+)\s", text)
-    return found[1] if found else ""
 
 
 def survey() -> list[Check]:

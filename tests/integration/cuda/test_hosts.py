@@ -5,6 +5,7 @@ import os
 import shlex
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -115,6 +116,15 @@ def test_podman_gets_it_by_the_name_that_the_lock_has(deployment, gpu, expected,
     with podmans.environment(tmp_path / "podman") as environment:
         path = f"{program.parent}:{os.environ['PATH']}"
         assert answer(deployment, "--engine", "podman", environment={**environment, "PATH": path}) == expected
+
+
+@pytest.mark.skipif(any(Path("/etc/cdi").glob("*")), reason="this host describes its devices to engines")
+def test_podman_that_knows_no_gpu_is_told_how_to_describe_one(deployment, tmp_path):
+    with podmans.environment(tmp_path / "podman") as environment:
+        run = answer(deployment, "--engine", "podman", environment=environment, check=False)
+    assert run.returncode == 9
+    assert "unresolvable CDI devices nvidia.com/gpu=all" in run.stderr
+    assert "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml" in run.stderr
 
 
 @pytest.mark.usefixtures("host")

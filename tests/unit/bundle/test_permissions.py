@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import attrs
@@ -14,10 +15,11 @@ from pih_runtime.errors import SealError, WorkerError
 from tests.unit.bundle import layouts
 
 
-def image(tmp_path, *asked, files=()):
+def image(tmp_path, *asked, files=(), driver=""):
     plugins = [{"id": f"backend/{number}", "permissions": item} for number, item in enumerate(asked)]
     listed = json.dumps({"files": [{"path": path} for path in files]}).encode()
-    lock = json.dumps({"plugins": plugins}).encode()
+    target = {"target": {"device": {"driver": driver}}} if driver else {}
+    lock = json.dumps({"plugins": plugins, **target}).encode()
     top = layouts.tar([("pih/bundle.json", listed), ("pih/lock.json", lock)])
     return layout.read(layouts.write(tmp_path / "layout", [top]))
 
@@ -107,6 +109,11 @@ def test_a_family_that_nobody_knows_is_no_path(tmp_path):
         permissions.of_image(image(tmp_path, asking(devices=["acme.com/npu"])))
 
 
+def test_a_driver_that_is_no_version_is_no_lock(tmp_path):
+    with pytest.raises(SealError, match="not a lock"):
+        permissions.of_image(image(tmp_path, asking(devices=["nvidia.com/gpu"]), driver="newest"))
+
+
 def test_a_driver_is_what_the_hosts_loader_finds(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     lines = [
@@ -162,3 +169,26 @@ def test_they_become_arguments():
         in text
     )
     assert "proxy" not in " ".join(engine.command("docker", "n", "image", run.Public("127.0.0.1", 1), None, grants))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  575.64.03  Thu Jul  3 20:21:46 UTC 2025\n",
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  575.64.03  Release Build  (build@host)\n",
+    ],
+)
+def test_a_driver_older_than_the_locks_is_told_before_a_worker_starts(tmp_path, monkeypatch, line):
+    (tmp_path / "version").write_text(line + "GCC version:  gcc version 12.2.0\n")
+    family = driver.FAMILIES["nvidia.com/gpu"]
+    assert family.version[0] == "/proc/driver/nvidia/version"
+    here = replace(family, version=(str(tmp_path / "version"), family.version[1]))
+    monkeypatch.setitem(driver.FAMILIES, "nvidia.com/gpu", here)
+    made = image(tmp_path, asking(devices=["nvidia.com/gpu"]), driver="580.65.06")
+    with pytest.raises(WorkerError, match=r"for driver 580\.65\.06 or newer, and this host has 575\.64\.03") as caught:
+        run.granted(made, run.Private(tmp_path))
+    assert "device.driver" in caught.value.fix
+    for oldest in ("575.64.03", "575.9", ""):
+        driver.check(["nvidia.com/gpu"], oldest)
+    (tmp_path / "version").unlink()
+    assert run.granted(made, run.Private(tmp_path)).driver == "580.65.06"
