@@ -103,7 +103,7 @@ class Backend(Protocol):
         """Start a step; at most two are in flight. Raises WorkerError past the plan's limits."""
 
     def wait(self, ticket: object) -> list[int]:
-        """The sampled id of each wanted row, in order."""
+        """The sampled id of each wanted row, in order. A ticket is good once: WorkerError afterwards."""
 
     def logits(self) -> list[memoryview[float]]:
         """Logits of the wanted rows of the last finished step, each [V] float32."""

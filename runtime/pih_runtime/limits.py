@@ -20,6 +20,8 @@ def check_step(step: Step, plan: Plan, sampled_slots: AbstractSet[int]) -> None:
     _count("tokens", tokens, 1, limits.tokens)
     _count("sequences", seqs, 1, limits.seqs)
     _count("wanted rows", wanted, 0, limits.seqs)
+    page_size = min((cache.page_size for cache in plan.caches), default=1)
+    _count("pages a sequence", step.pages_per_seq, 0, -(-limits.context // page_size))
     for name, values, length in (
         ("positions", step.positions, tokens),
         ("slots", step.slots, tokens),
@@ -35,7 +37,6 @@ def check_step(step: Step, plan: Plan, sampled_slots: AbstractSet[int]) -> None:
     starts = step.seq_start
     if starts[0] != 0 or starts[-1] != tokens or any(starts[i] >= starts[i + 1] for i in range(seqs)):
         raise WorkerError("step: seq_start does not rise from 0 to the number of tokens")
-    page_size = min((cache.page_size for cache in plan.caches), default=1)
     pages = min((cache.pages for cache in plan.caches), default=0)
     _values("ids", step.ids, -limits.seqs, plan.vocab)
     _values("positions", step.positions, 0, limits.context)

@@ -29,7 +29,8 @@ class Step:
     ids        [T]    token id, or -(s+1): the id last sampled in slot s
     positions  [T]    position within the own sequence, from 0
     seq_start  [S+1]  tokens seq_start[i]..seq_start[i+1] are sequence i, in order of position
-    page_table [S*P]  cache page of each block of page_size positions; P = `pages_per_seq`
+    page_table [S*P]  cache page of each block of page_size positions; P = `pages_per_seq`,
+               at most those of a whole context
     slots      [T]    cache row to write: page * page_size + position % page_size
     rows       [R]    index of the token whose logits are wanted
     row_slots  [R]    sampling slot (0..seqs-1) that keeps the row's sampled id

@@ -68,6 +68,8 @@ BROKEN = {
         "memory: what is taken is what the plan asks for",
     ),
     "limits not checked": ("batch.py", '_within("positions", step.positions, 0, limits.context)', "", "limits: a bad step is an error"),
+    "a page table of any width": ("batch.py", '_within("pages_per_seq", (step.pages_per_seq,)', '_within("pages_per_seq", ()', "limits: a bad step is an error"),
+    "a ticket that stays good": ("backend.py", "return self._results.pop(ticket)", "return self._results.get(ticket)", "limits: a ticket is good once"),
     "the largest row lost": ("ops.py", "row[:] = table[token]", "row[:] = table[min(token, 18)]", "op: embed f32 [20,20]"),
     "eps forgotten": ("ops.py", ' + attrs["eps"])', " + 1e-30)", "op: rms_norm f32 20 columns, 1 groups"),
     "one group for all": ("ops.py", "range(0, len(source), size)", "range(0, size, size)", "op: rms_norm f32 64 columns, 4 groups"),

@@ -25,6 +25,7 @@ def checks(subject: Subject) -> Iterator[Named]:
     first = next((case for case in tried if isinstance(case, Case)), None)
     if subject.kind == "backend":
         yield "limits: a bad step is an error", partial(refuses, subject, first)
+        yield "limits: a ticket is good once", partial(once, subject, first)
     for case in tried:
         yield f"op: {case.name}", partial(compare, subject, case)
     yield "op: rows do not depend on their company", partial(alone, subject, tried)
@@ -121,6 +122,10 @@ def refuses(subject: Subject, case: Case | None) -> None:
             page_table=array("i", range(many // PAGE_SIZE + 1)), pages_per_seq=many // PAGE_SIZE + 1,
         ),
         "a wanted row that is no token": replace(good, rows=array("i", [len(good.ids)]) + good.rows[1:]),
+        "more pages than a context has": replace(
+            good, page_table=array("i", [0] * (len(good.seq_start) - 1) * (LIMITS.context + 1)),
+            pages_per_seq=LIMITS.context + 1,
+        ),
         "a sampling slot past the limit": replace(good, row_slots=array("i", [LIMITS.seqs]) + good.row_slots[1:]),
     }  # fmt: skip
     try:
@@ -133,5 +138,27 @@ def refuses(subject: Subject, case: Case | None) -> None:
                 raise BrokenError(f"{what} ends in {described(problem)}, not in a WorkerError") from problem
             raise BrokenError(f"{what} is not refused")
         backend.wait(backend.submit(good))
+    finally:
+        backend.stop()
+
+
+def once(subject: Subject, case: Case | None) -> None:
+    """A ticket that was waited for is an error, and makes no room for a third step in flight."""
+    if case is None:
+        raise SkippedError("the report has no op that can be tried here")
+    backend, good = subject.start(case.plan, stored(case)), case.steps[0]
+    try:
+        waited = backend.submit(good)
+        ids = list(backend.wait(waited))
+        flying = [backend.submit(good), backend.submit(good)]
+        try:
+            backend.wait(waited)
+        except PihError:
+            if [list(backend.wait(ticket)) for ticket in flying] == [ids, ids]:
+                return
+            raise BrokenError("the ids of a step differ when it is run again") from None
+        except Exception as problem:
+            raise BrokenError(f"a second wait ends in {described(problem)}, not in a WorkerError") from problem
+        raise BrokenError("a ticket is taken twice")
     finally:
         backend.stop()

@@ -189,8 +189,9 @@ def test_a_failure_inside_a_step_reaches_who_waits(start):
         backend.wait(ticket)
     backend._pack = whole
     assert len(run(backend, (0, 0, PROMPT))) == 1
-    with pytest.raises(WorkerError, match="not a ticket"):
-        backend.wait(object())
+    for used in (ticket, object()):
+        with pytest.raises(WorkerError, match="not a ticket"):
+            backend.wait(used)
 
 
 def test_stop_ends_threads_and_refuses_steps(parts_of):

@@ -59,6 +59,8 @@ def test_a_good_step_passes():
         ({"page_table": ints(4, 0, -1, 8)}, "page_table must lie in 0..8"),
         ({"page_table": ints(4, 0, 2)}, "page_table has 3 entries, not 4"),
         ({"pages_per_seq": 3}, "page_table has 4 entries, not 6"),
+        ({"pages_per_seq": 4, "page_table": ints(*[0] * 8)}, "4 pages a sequence, the plan takes 0 to 3"),
+        ({"pages_per_seq": -1, "page_table": ints()}, "-1 pages a sequence"),
         ({"slots": ints(64, 65, 66, 144)}, "slots must lie in 0..143"),
         ({"rows": ints(2, 4)}, "rows must lie in 0..3"),
         ({"row_slots": ints(0, 3)}, "row_slots must lie in 0..2"),

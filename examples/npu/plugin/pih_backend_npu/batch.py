@@ -29,6 +29,8 @@ def batch_of(step: Step, plan: Plan, sampled: Sequence[int]) -> Batch:
     _within("positions", step.positions, 0, limits.context)
     _within("rows", step.rows, 0, tokens)
     _within("row_slots", step.row_slots, 0, limits.seqs)
+    smallest = min((cache.page_size for cache in plan.caches), default=1)
+    _within("pages_per_seq", (step.pages_per_seq,), 0, -(-limits.context // smallest) + 1)
     for cache in plan.caches:
         _within("page_table", step.page_table, 0, cache.pages)
         _within("slots", step.slots, 0, cache.pages * cache.page_size)

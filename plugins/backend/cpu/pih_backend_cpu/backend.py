@@ -28,7 +28,7 @@ MOST_IN_FLIGHT = 2
 _SCRATCH_FLOATS_PER_LOGIT = 2
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Ticket:
     """A submitted step. The arrays of `step` stay alive, and unmoved, until `done`."""
 
@@ -70,6 +70,7 @@ class CpuBackend:
         self._seq_of = array("i", [0]) * plan.limits.tokens
         self._sampled_slots: set[int] = set()
         self._lock = threading.Lock()
+        self._waited_for: set[Ticket] = set()
         self._in_flight = 0
         self._finished_rows = 0
         self._stopped = False
@@ -93,14 +94,17 @@ class CpuBackend:
             check_step(step, self.plan, self._sampled_slots)
             ticket = Ticket(step, self._raw_step(step))
             self._sampled_slots.update(step.row_slots)
+            self._waited_for.add(ticket)
             self._in_flight += 1
         self._queue.put(ticket)
         return ticket
 
     def wait(self, ticket: object) -> list[int]:
-        """The sampled id of each wanted row, in order."""
-        if not isinstance(ticket, Ticket):
-            raise WorkerError("not a ticket of this backend")
+        """The sampled id of each wanted row, in order; a second time, WorkerError."""
+        with self._lock:
+            if not isinstance(ticket, Ticket) or ticket not in self._waited_for:
+                raise WorkerError("not a ticket of this backend that is still waited for")
+            self._waited_for.remove(ticket)
         ticket.done.wait()
         if isinstance(ticket.error, SealError):
             raise ticket.error

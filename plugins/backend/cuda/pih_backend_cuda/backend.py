@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 
 from pih_backend_cuda import batch
@@ -26,7 +27,7 @@ from pih_runtime.step import Step
 MOST_IN_FLIGHT = 2
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Place:
     """Where a step in flight lies on the host: its arrays, the ids that come back, the event at its end."""
 
@@ -35,7 +36,7 @@ class Place:
     done: ctypes.c_void_p
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Ticket:
     """A submitted step: its place, and which of the ids are its."""
 
@@ -80,6 +81,7 @@ class CudaBackend:
             for _ in range(MOST_IN_FLIGHT)
         ]
         self._free = list(self._places)
+        self._waited_for: set[Ticket] = set()
         driver("cuCtxSynchronize")  # zeroes and weights went by another stream, which the steps' does not wait for
         self._replay = graphs.record(device, plan.limits.seqs, self._queue_decodes) if graphs else None
         self._sampled_slots: set[int] = set()
@@ -95,22 +97,26 @@ class CudaBackend:
             if not self._free:
                 raise WorkerError(f"{MOST_IN_FLIGHT} steps are in flight already")
             check_step(step, self.plan, self._sampled_slots)
-            place = self._free.pop()
             self._device.use()
-            stream = self._device.stream
-            batch.write(step, self._layout, place.arrays)
-            self._driver("cuMemcpyHtoDAsync_v2", self._arrays, place.arrays, self._layout.nbytes, stream)
-            if not (self._replay and self._replay(step)):
-                self._queue(len(step.ids), len(step.rows), len(step.seq_start) - 1)
-            self._driver("cuMemcpyDtoHAsync_v2", place.sampled, self._sampled, self.plan.limits.seqs * 4, stream)
-            self._driver("cuEventRecord", place.done, stream)
+            place = self._free.pop()
+            try:
+                self._start(step, place)
+            except WorkerError:
+                with suppress(WorkerError):  # what was queued may still read the place: it is free when that has ended
+                    self._driver("cuStreamSynchronize", self._device.stream)
+                    self._free.append(place)
+                raise
             self._sampled_slots.update(step.row_slots)
-            return Ticket(place, tuple(step.row_slots))
+            ticket = Ticket(place, tuple(step.row_slots))
+            self._waited_for.add(ticket)
+            return ticket
 
     def wait(self, ticket: object) -> list[int]:
-        """The sampled id of each wanted row, in order."""
-        if not isinstance(ticket, Ticket):
-            raise WorkerError("not a ticket of this backend")
+        """The sampled id of each wanted row, in order; a second time, or after `stop`, WorkerError."""
+        with self._lock:
+            if not isinstance(ticket, Ticket) or ticket not in self._waited_for:
+                raise WorkerError("not a ticket of this backend that is still waited for")
+            self._waited_for.remove(ticket)
         self._device.use()
         self._driver("cuEventSynchronize", ticket.place.done)
         ids = (ctypes.c_int32 * self.plan.limits.seqs).from_address(ticket.place.sampled)
@@ -138,10 +144,20 @@ class CudaBackend:
             if self._stopped:
                 return
             self._stopped = True
+            self._waited_for.clear()
         with released_on_failure(self._device):
             self._device.use()
             self._driver("cuStreamSynchronize", self._device.stream)
         self._device.close()
+
+    def _start(self, step: Step, place: Place) -> None:
+        stream = self._device.stream
+        batch.write(step, self._layout, place.arrays)
+        self._driver("cuMemcpyHtoDAsync_v2", self._arrays, place.arrays, self._layout.nbytes, stream)
+        if not (self._replay and self._replay(step)):
+            self._queue(len(step.ids), len(step.rows), len(step.seq_start) - 1)
+        self._driver("cuMemcpyDtoHAsync_v2", place.sampled, self._sampled, self.plan.limits.seqs * 4, stream)
+        self._driver("cuEventRecord", place.done, stream)
 
     def _queue(self, tokens: int, wanted: int, seqs: int) -> None:
         """The plan's launches, for a step of these counts or of less."""

@@ -23,7 +23,7 @@ class Layout:
 def layout_of(plan: Plan) -> Layout:
     """Room for the plan's largest step."""
     limits = plan.limits
-    page = min((cache.page_size for cache in plan.caches), default=limits.context)
+    page = min((cache.page_size for cache in plan.caches), default=1)
     counts = {
         "counts": 4,
         "ids": limits.tokens,

@@ -39,6 +39,8 @@ def batch_of(step: Step, plan: Plan, sampled: Sequence[int]) -> Batch:
     _within("positions", step.positions, limits.context)
     _within("rows", step.rows, tokens)
     _within("row_slots", step.row_slots, limits.seqs)
+    smallest = min((cache.page_size for cache in plan.caches), default=1)
+    _within("pages_per_seq", (step.pages_per_seq,), -(-limits.context // smallest) + 1)
     for cache in plan.caches:
         _within("page_table", step.page_table, cache.pages)
         _within("slots", step.slots, cache.pages * cache.page_size)
