@@ -3,7 +3,8 @@
 A cubin is a 64-bit little-endian ELF file. Not published by its maker and read here as `cuobjdump` and `readelf` show
 it: bits 8 to 15 of e_flags are the compute capability; `.text.NAME` is the code of entry NAME, `.nv.shared.NAME` its
 static shared memory; `.nv.info` is a list of (form, attribute, size, payload), of which 0x2f counts an entry's
-registers and 0x11 its frame in local memory, where spills go, each by the entry's index in the symbol table.
+registers and 0x11 its frame in local memory, where spills go, each by the entry's index in the symbol table. A cubin
+that lacks either of an entry is refused: nobody could tell whether it spills.
 Contents are untrusted: each offset is checked before it is used.
 """
 
@@ -77,9 +78,9 @@ def read(data: bytes, where: str) -> Cubin:
                     Entry(
                         name,
                         section.size,
-                        attributes.get((_REGISTERS, index), 0),
+                        attributes[_REGISTERS, index],
                         shared.size if shared else 0,
-                        attributes.get((_FRAME, index), 0),
+                        attributes[_FRAME, index],
                         launches.get(name, ()),
                     )
                 )

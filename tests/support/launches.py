@@ -25,6 +25,11 @@ class Cache:
 
 
 @dataclass(frozen=True)
+class Placed(Cache):
+    """One that is used where it lies: too large to copy between guard pages."""
+
+
+@dataclass(frozen=True)
 class Step:
     """A step's arrays, as sequences; what a kernel does not read may be left out. sampling: tuples."""
 
@@ -85,7 +90,7 @@ def read_launches(folder):
 
 def _fill(place, operand, memory, views, operands):
     if isinstance(operand, Cache):
-        held = memory.array(operand.values)
+        held = operand.values if isinstance(operand, Placed) else memory.array(operand.values)
         place.data, place.stride = held.ctypes.data, held.strides[0]
         return held
     rows, columns = operand if isinstance(operand, tuple) else (operand, slice(None))

@@ -2,11 +2,13 @@
 //
 // Work is queued and done when something waits for it, as on a device, so that a copy whose source was overwritten too
 // soon shows; what takes no stream goes through one of its own, which no other stream waits for. A cubin is found by its
-// digest: MODULES/<sha256>.so holds the same sources compiled for the CPU. Every allocation ends at a guard page. It
-// stands in for hardware in tests only.
+// digest: MODULES/<sha256>.so holds the same sources compiled for the CPU. Every allocation ends at a guard page. A
+// thread has the context that it made current, or none. A kernel is loaded by its first launch, which only a relaxed
+// capture lets pass. It stands in for hardware in tests only.
 //
 // Set by PIH_SIMGPU, of the form `name=value;name=value`:
-//   devices   sm_89:24000000000,sm_90:80000000000    each device's compute capability and bytes (default sm_89:24 GB)
+//   devices   sm_89:24000000000,sm_90:80000000000:5  each device's compute capability, its bytes, and how many of them
+//                                                    others hold (default sm_89:24 GB)
 //   driver    13000                                  the CUDA version that the driver says it serves
 //   modules   /folder                                where compiled cubins lie; without it, this library holds the one
 //   seed      1                                      of the order in which warps run
@@ -47,8 +49,8 @@ API cuInit(unsigned) {
     snprintf(text, sizeof text, "%s", setting("devices", "sm_89:24000000000"));
     for (char* item = strtok(text, ","); item && state.device_count < 16; item = strtok(nullptr, ",")) {
       int sm;
-      unsigned long total;
-      if (sscanf(item, "sm_%d:%lu", &sm, &total) == 2) state.devices[state.device_count++] = {sm / 10, sm % 10, total, 0, 0};
+      unsigned long total, used = 0;
+      if (sscanf(item, "sm_%d:%lu:%lu", &sm, &total, &used) >= 2) state.devices[state.device_count++] = {sm / 10, sm % 10, total, used, 0};
     }
     state.streams[0].alive = true;
     state.ready = true;
@@ -87,7 +89,6 @@ API cuDeviceTotalMem_v2(size_t* bytes, int device) {
 API cuDevicePrimaryCtxRetain(void** context, int device) {
   BEGIN
   ++state.devices[device].retained;
-  state.current = device;
   return *context = &state.devices[device], 0;
 }
 API cuDevicePrimaryCtxRelease_v2(int device) {
@@ -104,17 +105,17 @@ API cuDevicePrimaryCtxRelease_v2(int device) {
 }
 API cuCtxSetCurrent(void* context) {
   BEGIN
-  if (context) state.current = static_cast<int>(static_cast<Device*>(context) - state.devices);
+  current = context ? static_cast<int>(static_cast<Device*>(context) - state.devices) : -1;
   return 0;
 }
 API cuMemGetInfo_v2(size_t* free, size_t* total) {
-  BEGIN
-  const Device& device = state.devices[state.current];
+  WITHIN
+  const Device& device = state.devices[current];
   return *total = device.total, *free = device.total - device.used, 0;
 }
 API cuMemAlloc_v2(uint64_t* address, size_t size) {
-  BEGIN
-  Device& device = state.devices[state.current];
+  WITHIN
+  Device& device = state.devices[current];
   if (size == 0) return INVALID_VALUE;
   if (size > device.total - device.used) return OUT_OF_MEMORY;
   Allocation* made = allocate(size, false);
@@ -123,7 +124,7 @@ API cuMemAlloc_v2(uint64_t* address, size_t size) {
   return *address = reinterpret_cast<uint64_t>(made->data), 0;
 }
 API cuMemFree_v2(uint64_t address) {
-  if (const int code = begin(__func__); code && !lasting(code)) return code;
+  GIVE_BACK
   drain_all();
   Allocation* found = find(reinterpret_cast<void*>(address), 0);
   if (!found || found->host || found->data != reinterpret_cast<char*>(address)) return INVALID_VALUE;
@@ -131,12 +132,12 @@ API cuMemFree_v2(uint64_t address) {
   return release(*found), state.sticky;
 }
 API cuMemHostAlloc(void** address, size_t size, unsigned) {
-  BEGIN
+  WITHIN
   Allocation* made = size ? allocate(size, true) : nullptr;
   return made ? (*address = made->data, 0) : OUT_OF_MEMORY;
 }
 API cuMemFreeHost(void* address) {
-  if (const int code = begin(__func__); code && !lasting(code)) return code;
+  GIVE_BACK
   drain_all();
   Allocation* found = find(address, 0);
   if (!found || !found->host || found->data != address) return INVALID_VALUE;
@@ -156,29 +157,29 @@ int copy(Kind kind, char* to, char* from, size_t size, Stream* stream) {
 }  // namespace
 
 API cuMemcpyHtoD_v2(uint64_t to, const void* from, size_t size) {
-  BEGIN
+  WITHIN
   if (!on_device(to, size)) return INVALID_VALUE;
   if (const int code = drain(&state.streams[0])) return code;
   return memcpy(reinterpret_cast<void*>(to), from, size), 0;
 }
 API cuMemcpyDtoH_v2(void* to, uint64_t from, size_t size) {
-  BEGIN
+  WITHIN
   if (!on_device(from, size)) return INVALID_VALUE;
   if (const int code = drain(&state.streams[0])) return code;
   return memcpy(to, reinterpret_cast<void*>(from), size), 0;
 }
 API cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t size, void* stream) {
-  BEGIN
+  WITHIN
   if (!on_device(to, size)) return INVALID_VALUE;
   return copy(COPY_IN, reinterpret_cast<char*>(to), const_cast<char*>(static_cast<const char*>(from)), size, static_cast<Stream*>(stream));
 }
 API cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t size, void* stream) {
-  BEGIN
+  WITHIN
   if (!on_device(from, size)) return INVALID_VALUE;
   return copy(COPY_OUT, static_cast<char*>(to), reinterpret_cast<char*>(from), size, static_cast<Stream*>(stream));
 }
 API cuMemsetD8_v2(uint64_t to, unsigned char value, size_t size) {
-  BEGIN
+  WITHIN
   if (!on_device(to, size)) return INVALID_VALUE;
   // fresh pages of the host are zero already: writing them would only take memory
   if (!value && size >= (1u << 26)) return 0;
@@ -187,7 +188,7 @@ API cuMemsetD8_v2(uint64_t to, unsigned char value, size_t size) {
 }
 
 API cuModuleLoadData(void** module, const void* image) {
-  BEGIN
+  WITHIN
   const unsigned char* bytes = static_cast<const unsigned char*>(image);
   if (memcmp(bytes, "\x7f" "ELF", 4)) return INVALID_IMAGE;
   // an image ends with its section table
@@ -200,7 +201,7 @@ API cuModuleLoadData(void** module, const void* image) {
   uint16_t segment_entry, segment_count;
   memcpy(&segments, bytes + 32, 8), memcpy(&segment_entry, bytes + 54, 2), memcpy(&segment_count, bytes + 56, 2);
   if (segments + static_cast<size_t>(segment_entry) * segment_count > size) size = segments + static_cast<size_t>(segment_entry) * segment_count;
-  const Device& device = state.devices[state.current];
+  const Device& device = state.devices[current];
   if (static_cast<int>(flags >> 8 & 255) != device.major * 10 + device.minor) return NO_BINARY;
   char digest[65], path[1200];
   sha256_hex(bytes, size, digest);
@@ -215,12 +216,12 @@ API cuModuleLoadData(void** module, const void* image) {
   return *module = made, 0;
 }
 API cuModuleUnload(void* module) {
-  if (const int code = begin(__func__); code && !lasting(code)) return code;
+  GIVE_BACK
   --state.live_modules;
   return static_cast<Module*>(module)->loaded = false, state.sticky;
 }
 API cuModuleGetFunction(void** function, void* module, const char* name) {
-  BEGIN
+  WITHIN
   void* code = dlsym(static_cast<Module*>(module)->library, name);
   if (!code) return NOT_FOUND;
   Function* made = make<Function>();
@@ -229,55 +230,58 @@ API cuModuleGetFunction(void** function, void* module, const char* name) {
   return *function = made, 0;
 }
 API cuStreamCreate(void** stream, unsigned) {
-  BEGIN
+  WITHIN
   for (Stream& item : state.streams)
     if (!item.alive) return item = Stream(), item.alive = true, *stream = &item, 0;
   return OUT_OF_MEMORY;
 }
 API cuStreamDestroy_v2(void* stream) {
-  if (const int code = begin(__func__); code && !lasting(code)) return code;
+  GIVE_BACK
   static_cast<Stream*>(stream)->alive = false;
   return state.sticky;
 }
 API cuCtxSynchronize() {
-  BEGIN
+  WITHIN
   return drain_all();
 }
 API cuStreamSynchronize(void* stream) {
-  BEGIN
+  WITHIN
   return drain(static_cast<Stream*>(stream));
 }
 API cuEventCreate(void** event, unsigned) {
-  BEGIN
+  WITHIN
   for (Event& item : state.events)
     if (!item.alive) return item = {true, false, nullptr}, *event = &item, 0;
   return OUT_OF_MEMORY;
 }
 API cuEventDestroy_v2(void* event) {
-  if (const int code = begin(__func__); code && !lasting(code)) return code;
+  GIVE_BACK
   static_cast<Event*>(event)->alive = false;
   return state.sticky;
 }
 API cuEventRecord(void* event, void* stream) {
-  BEGIN
+  WITHIN
   Work* work = push(static_cast<Stream*>(stream));
   work->kind = RECORD, work->event = static_cast<Event*>(event);
   return work->event->pending = true, work->event->stream = static_cast<Stream*>(stream), 0;
 }
 API cuEventSynchronize(void* event) {
-  BEGIN
+  WITHIN
   return static_cast<Event*>(event)->pending ? drain(static_cast<Event*>(event)->stream) : 0;
 }
 API cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                    unsigned shared, void* stream, void** parameters, void** extra) {
-  BEGIN
+  WITHIN
   Function* found = static_cast<Function*>(function);
   if (!found->module->loaded || !gx || !gy || !gz || gy > 65535 || gz > 65535 || bx * by * bz > 1024 || shared || extra)
     return INVALID_VALUE;
   using Sizes = void (*)(size_t*);
   size_t sizes[2];
   reinterpret_cast<Sizes>(dlsym(found->module->library, "simgpu_parameters"))(sizes);
-  Work* work = push(static_cast<Stream*>(stream));
+  Stream* queue = static_cast<Stream*>(stream);
+  if (queue->capturing && !queue->relaxed && !found->ready) return STREAM_CAPTURE_UNSUPPORTED;
+  found->ready = true;
+  Work* work = push(queue);
   work->kind = LAUNCH, work->function = found;
   const unsigned grid[3] = {gx, gy, gz}, threads[3] = {bx, by, bz};
   memcpy(work->grid, grid, sizeof grid), memcpy(work->threads, threads, sizeof threads);
@@ -285,15 +289,15 @@ API cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsign
   return 0;
 }
 
-API cuStreamBeginCapture_v2(void* stream, int) {
-  BEGIN
+API cuStreamBeginCapture_v2(void* stream, int mode) {
+  WITHIN
   Stream* found = static_cast<Stream*>(stream);
   if (found->capturing || found == state.streams) return STREAM_CAPTURE_UNSUPPORTED;
-  found->capturing = true;
+  found->capturing = true, found->relaxed = mode == 2;
   return found->graph = make<Graph>(), 0;
 }
 API cuStreamEndCapture(void* stream, void** graph) {
-  BEGIN
+  WITHIN
   Stream* found = static_cast<Stream*>(stream);
   if (!found->capturing) return STREAM_CAPTURE_UNSUPPORTED;
   found->capturing = false;
@@ -302,13 +306,13 @@ API cuStreamEndCapture(void* stream, void** graph) {
   return *graph = found->graph, 0;
 }
 API cuGraphInstantiateWithFlags(void** executable, void* graph, uint64_t) {
-  BEGIN
+  WITHIN
   ++state.live_graphs;
   ++static_cast<Graph*>(graph)->users;
   return *executable = graph, 0;
 }
 API cuGraphLaunch(void* executable, void* stream) {
-  BEGIN
+  WITHIN
   const Queue& queue = static_cast<Graph*>(executable)->queue;
   for (int i = 0; i < queue.count; ++i) *push(static_cast<Stream*>(stream)) = queue.items[i];
   return 0;
@@ -324,11 +328,11 @@ int forget(void* graph) {
 }  // namespace
 
 API cuGraphExecDestroy(void* executable) {
-  if (const int code = begin(__func__); code && !lasting(code)) return code;
+  GIVE_BACK
   drain_all();
   return forget(executable);
 }
 API cuGraphDestroy(void* graph) {
-  if (const int code = begin(__func__); code && !lasting(code)) return code;
+  GIVE_BACK
   return forget(graph);
 }

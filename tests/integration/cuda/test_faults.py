@@ -70,12 +70,17 @@ def ended(worker):
             "run it where such a device is free",
         ),
         (
+            {"devices": "sm_89:24000000000:23600000000"},
+            f"{NO_DEVICE}: simgpu 0 (sm_89) has 381 MiB free of 22888 MiB",
+            "run it where such a device is free",
+        ),
+        (
             {"fail": "cuMemAlloc_v2:2=2"},
             "the CUDA driver: cache kv: 524288 bytes refused: cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY (out of memory)",
             "end what else uses the device, or lock the profile with smaller limits",
         ),
     ],
-    ids=["driver too old", "no device", "wrong SM", "too little memory", "memory refused"],
+    ids=["driver too old", "no device", "wrong SM", "too little memory", "memory of others", "memory refused"],
 )
 def test_a_worker_that_cannot_start_says_why_and_what_to_do(launch, settings, words, fix, tmp_path):
     text = ended(launch(**settings))

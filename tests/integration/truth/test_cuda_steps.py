@@ -145,6 +145,8 @@ def test_two_steps_in_flight_are_the_same_two(backend, driver):
     """Neither's arrays nor ids are the other's."""
     steps = [[Part(0, 0, IDS[:40])], [Part(1, 0, IDS[40:60]), Part(2, 0, IDS[60:63])]]
     alone = [driver.step(parts)[0] for parts in steps]
+    other = driver.step([Part(slot, 0, IDS[at : at + 9]) for slot, at in enumerate((100, 120, 140))])[0]
+    assert not set(other) & {*alone[0], *alone[1]}  # what the slots hold now
     tickets = [backend.submit(driver.batch(parts)) for parts in steps]
     with pytest.raises(WorkerError, match="2 steps are in flight already"):
         backend.submit(driver.batch(steps[0]))

@@ -60,15 +60,16 @@ def both(tiny, gpu):
 def test_logits_have_the_same_bits_in_every_batch_mixed_with_prefills(both, tiny):
     plain, recorded = (Driver(backend) for backend, _ in both)
     warm = Sampling(temperature=0.8, top_k=20, seed=5)
-    lengths = {slot: 3 + 5 * slot for slot in range(5)}
+    lengths = {slot: 3 + 5 * slot for slot in range(6)}
     steps = [[Part(slot, 0, tiny.ids[slot : slot + length])] for slot, length in lengths.items()]
-    for count in (1, 2, 3, 5, 4):  # each bucket, whole and not
+    for count in (1, 2, 3, 5, 4, 6):  # each bucket, whole and not
         steps.append([Part(slot, lengths[slot], [-(slot + 1)], sampling=warm) for slot in range(count)])
         for slot in range(count):
             lengths[slot] += 1
     steps.append([Part(0, lengths[0], [-1]), Part(5, 0, tiny.ids[:9])])  # a decode beside a prefill
     steps.append([Part(slot, lengths[slot] + (slot == 0), [-(slot + 1)]) for slot in range(5)])
-    steps.append([Part(0, lengths[0] + 2, [-1], wanted=())])  # nobody wants its logits: not what was recorded
+    steps.append([Part(0, lengths[0] + 2, [-1], wanted=())])  # nobody wants its logits
+    steps.append([Part(0, lengths[0] + 3, [-1]), Part(1, lengths[1] + 1, [5], wanted=()), Part(2, 8, [-3])])
     for parts in steps:
         (ids, logits), (ids_here, logits_here) = plain.step(parts), recorded.step(parts)
         assert ids_here == ids
@@ -82,7 +83,7 @@ def test_one_launch_a_step_of_decodes_and_none_is_recorded_again(both, tiny):
     assert counted.calls["cuGraphInstantiateWithFlags"] == 4  # 1, 2, 4 and the limit of 6
     before = Counter(counted.calls)
     for at in range(4, 8):
-        driver.step([Part(slot, at, [-(slot + 1)]) for slot in range(3)])
+        driver.step([Part(slot, at, [-(slot + 1)], wanted=None if slot < at % 3 else ()) for slot in range(3)])
     made = counted.calls - before
     assert made["cuGraphLaunch"] == 4
     assert made["cuLaunchKernel"] == made["cuStreamBeginCapture_v2"] == 0

@@ -6,7 +6,7 @@ import struct
 
 
 def cubin(*entries, sm=89, machine=190):
-    """entries: (name, registers, shared, frame, launch of seven numbers or None)."""
+    """entries: (name, registers, shared, frame or None to leave it out, launch of seven numbers or None)."""
     sections = [("", 0, b""), (".strtab", 3, b""), (".symtab", 2, b""), (".nv.info", 1, b""), (".nv.constant3", 1, b"")]
     strings, symbols, info, constants = b"\0", struct.pack("<IBBHQQ", 0, 0, 0, 0, 0, 0), b"", b""
     info += struct.pack("<BBH", 3, 0x50, 9)  # an attribute whose value lies where a size would
@@ -17,7 +17,8 @@ def cubin(*entries, sm=89, machine=190):
         sections.append((f".text.{name}", 1, bytes(16 * (index + 1))))
         if shared:
             sections.append((f".nv.shared.{name}", 8, shared))
-        info += struct.pack("<BBHII", 4, 0x2F, 8, number, registers) + struct.pack("<BBHII", 4, 0x11, 8, number, frame)
+        info += struct.pack("<BBHII", 4, 0x2F, 8, number, registers)
+        info += b"" if frame is None else struct.pack("<BBHII", 4, 0x11, 8, number, frame)
         if launch is not None:
             at, strings = len(strings), strings + b"pih_launch_" + name.encode() + b"\0"
             symbols += struct.pack("<IBBHQQ", at, 0x11, 0, 4, len(constants), 28)

@@ -23,6 +23,11 @@ def test_what_each_entry_costs_and_how_it_is_launched():
     assert found.entries == (Entry("a_n2", 32, 255, 0, 16, ()), Entry("b_n1", 16, 40, 4096, 0, LAUNCH))
 
 
+def test_an_entry_that_does_not_say_whether_it_spills():
+    with pytest.raises(BuildError, match="not a cubin"):
+        cubin_elf.read(cubin(("b_n1", 40, 0, 0, LAUNCH), ("a_n2", 40, 0, None, LAUNCH)), "x")
+
+
 def test_a_cubin_without_entries():
     assert cubin_elf.read(cubin(), "x").entries == ()
 

@@ -28,7 +28,7 @@ inline Allocation* allocate(size_t size, bool host) {
     if (map == MAP_FAILED) return nullptr;
     char* start = static_cast<char*>(map) + PAGE;
     mprotect(start, inside, PROT_READ | PROT_WRITE);
-    item = {static_cast<char*>(map), start + inside - rounded, inside + 2 * PAGE, size, state.current, host};
+    item = {static_cast<char*>(map), start + inside - rounded, inside + 2 * PAGE, size, current, host};
     memset(start, GARBAGE, item.data - start);
     memset(item.data + size, GARBAGE, rounded - size);
     if (size < (1u << 26)) memset(item.data, GARBAGE, size);

@@ -9,7 +9,8 @@
 namespace simgpu {
 
 constexpr int INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_IMAGE = 200,
-              NO_BINARY = 209, NOT_FOUND = 500, STREAM_CAPTURE_UNSUPPORTED = 900;
+              INVALID_CONTEXT = 201, NO_BINARY = 209, NOT_FOUND = 500,
+              CONTEXT_IS_DESTROYED = 709, STREAM_CAPTURE_UNSUPPORTED = 900;
 constexpr int MOST = 4096;
 
 struct Allocation {
@@ -25,6 +26,7 @@ struct Module {
 struct Function {
   void* code;
   Module* module;
+  bool ready;  // on the device, where a first launch brings it
   char name[256];
 };
 enum Kind { COPY_IN, COPY_OUT, LAUNCH, RECORD, FILL };
@@ -52,7 +54,7 @@ struct Graph {
   int users;  // the graph itself, and what was instantiated of it
 };
 struct Stream {
-  bool alive, capturing;
+  bool alive, capturing, relaxed;
   Queue queue;
   Graph* graph;
 };
@@ -68,13 +70,14 @@ struct State {
   int device_count, driver;
   char modules[1024], log[1024], fail[1024];
   uint64_t seed, launches;
-  int sticky, current;
+  int sticky;
   Allocation allocations[MOST];
   Stream streams[64];
   Event events[256];
   int live_modules, live_graphs;
 };
 inline State state;
+inline thread_local int current = -1;  // the device whose context the calling thread has, if one
 
 struct Call {
   const char* name;
@@ -134,6 +137,26 @@ inline int begin(const char* name) {
 #define BEGIN                                \
   if (const int code_ = begin(__func__)) {   \
     return code_;                            \
+  }
+
+// Whether the calling thread has a context that still lives.
+inline int context() {
+  if (current < 0) return INVALID_CONTEXT;
+  return state.devices[current].retained ? 0 : CONTEXT_IS_DESTROYED;
+}
+// Most functions begin here: as `begin`, and the thread needs a context.
+#define WITHIN                               \
+  BEGIN                                      \
+  if (const int code_ = context()) {         \
+    return code_;                            \
+  }
+// What gives something back does so after an error that ended everything, too.
+#define GIVE_BACK                                                           \
+  if (const int code_ = begin(__func__); code_ && !lasting(code_)) {        \
+    return code_;                                                           \
+  }                                                                         \
+  if (const int code_ = context()) {                                        \
+    return code_;                                                           \
   }
 
 }  // namespace simgpu

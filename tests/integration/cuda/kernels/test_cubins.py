@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 
@@ -48,6 +50,22 @@ def test_it_is_for_the_profiles_device(profile, cubin):
 
 def test_nothing_spills(entries):
     assert [entry.name for entry in entries if entry.frame] == []
+
+
+@pytest.mark.parametrize("sm", ["sm_89", "sm_90"])
+def test_a_kernel_that_spills_is_seen(sm, folder, tmp_path):
+    """One that keeps 320 numbers where a thread has 255 registers at most."""
+    sources = shutil.copytree(simgpu.SOURCES, tmp_path / "cuda")
+    shutil.copy(Path(__file__).with_name("spilling.cuh"), sources)
+    toy = {"template": "toy_held", "source": "spilling.cuh"}
+    some = [{**toy, "constants": {"count": count}, "symbol": f"toy_held_count{count}"} for count in (32, 320)]
+    made = simgpu.cubin_pack(folder, some, sm, sources)
+    few, many = cubin_elf.read((made / "pack.cubin").read_bytes(), "pack.cubin").entries
+    assert (few.name, few.frame) == ("toy_held_count32", 0)
+    assert many.name == "toy_held_count320"
+    assert many.frame >= (320 - 255) * 4
+    with pytest.raises(AssertionError):
+        test_nothing_spills([few, many])
 
 
 @pytest.mark.parametrize("sm", ["sm_89", "sm_90"])

@@ -6,6 +6,7 @@ import ctypes
 import hashlib
 import shutil
 import struct
+import threading
 
 import numpy as np
 import pytest
@@ -104,9 +105,10 @@ class Driver:
 
     def __init__(self, library, cubin):
         self.library = ctypes.CDLL(str(library))
-        context, self.stream, self.module = (ctypes.c_void_p() for _ in range(3))
+        self.context, self.stream, self.module = (ctypes.c_void_p() for _ in range(3))
         self.call("cuInit", 0)
-        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(self.context), 0)
+        self.call("cuCtxSetCurrent", self.context)
         self.call("cuStreamCreate", ctypes.byref(self.stream), 0)
         self.call("cuModuleLoadData", ctypes.byref(self.module), cubin)
 
@@ -203,3 +205,44 @@ def test_what_was_queued_runs_when_it_is_waited_for_and_not_before(device):
     assert set(found) == {-1}
     device.call("cuStreamSynchronize", device.stream)
     assert list(found) == list(SOME)
+
+
+def test_a_thread_without_a_context(device):
+    """Nothing but a context that was made current in the same thread will do."""
+    x, y = device.memory(SOME), device.memory(SOME * 0)
+    found = []
+
+    def elsewhere():
+        for act in (
+            lambda: device.queue("copy", x, y),
+            lambda: device.values(y, 64),
+            lambda: device.call("cuMemFree_v2", x),
+        ):
+            with pytest.raises(AssertionError, match="cu"):
+                act()
+        device.call("cuStreamSynchronize", device.stream, code=201)
+        device.call("cuCtxSetCurrent", device.context)
+        device.queue("copy", x, y)
+        found.extend(device.values(y, 64))
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert found == list(SOME)
+
+
+def test_a_context_that_was_released(device):
+    device.call("cuDevicePrimaryCtxRelease_v2", 0)
+    device.call("cuCtxSynchronize", code=709)
+
+
+@pytest.mark.parametrize(("mode", "code"), [(0, 900), (1, 900), (2, 0)])
+def test_a_kernel_that_is_launched_first_in_a_capture(device, mode, code):
+    function, graph = ctypes.c_void_p(), ctypes.c_void_p()
+    call, step = abi.CCall(), abi.CStep()
+    parameters = (ctypes.c_void_p * 2)(ctypes.addressof(call), ctypes.addressof(step))
+    device.call("cuModuleGetFunction", ctypes.byref(function), device.module, b"copy")
+    device.call("cuStreamBeginCapture_v2", device.stream, mode)
+    device.call("cuLaunchKernel", function, 1, 1, 1, 64, 1, 1, 0, device.stream, parameters, None, code=code)
+    device.call("cuStreamEndCapture", device.stream, ctypes.byref(graph))
+    device.call("cuGraphDestroy", graph)
