@@ -150,3 +150,13 @@ def test_a_carried_bundle_starts_with_it(image, tmp_path):
             worker.terminate()
             worker.wait(20)
     assert subprocess.run(["sh", prefix / "pih", "status", "--check", "--prefix", prefix], check=False).returncode == 0
+    (tmp_path / "stale").mkdir()
+    (tmp_path / "stale/ldconfig").write_text(
+        "#!/bin/sh\nprintf '\\tlibcuda.so.1 (libc6,%s) => /none/libcuda.so.1\\n' x86-64 AArch64\n"
+    )
+    (tmp_path / "stale/ldconfig").chmod(0o755)
+    command = ["sh", prefix / "pih", "start", "--prefix", prefix, "--listen", "127.0.0.1:0"]
+    environment = {**os.environ, "PATH": f"{tmp_path}/stale:{os.environ['PATH']}"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 9
+    assert "finds libcuda.so.1 at /none/libcuda.so.1, and nothing is there" in done.stderr

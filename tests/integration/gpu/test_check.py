@@ -117,7 +117,7 @@ def test_the_table_has_every_batch_with_graphs_and_without(result):
 
 
 def test_a_wrong_result_is_told_and_ends_with_1(carried, software_gpu, tmp_path):
-    """The oracle gets other weights than the device."""
+    """The oracle gets other weights than the device. One model, without graphs, is enough to tell."""
     wrong = shutil.copytree(carried, tmp_path / "wrong")
     running = wrong / "tools/gpu/running.py"
     text = running.read_text()
@@ -127,9 +127,16 @@ def test_a_wrong_result_is_told_and_ends_with_1(carried, software_gpu, tmp_path)
     running.write_text(
         text.replace("from typing import Any\n", "from dataclasses import replace\nfrom typing import Any\n")
     )
+    truth = wrong / "tools/gpu/truth.py"
+    text = truth.read_text()
+    assert "in both(deployment)" in text
+    assert "in (False, True)" in text
+    truth.write_text(text.replace("in both(deployment)", "in [deployment]").replace("in (False, True)", "in [False]"))
     done = check(wrong, "--tiny", **software_gpu)
     assert done.returncode == 1
     found = json.loads(done.stdout)
+    assert len(found["correctness"]) == 6
+    assert all(row["kl"] > 1e-3 for row in found["correctness"][:5])
     assert found["ok"] is False
     assert found["benchmark"] == {"skipped": "results are wrong"}
 
