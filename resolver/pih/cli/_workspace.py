@@ -158,7 +158,7 @@ def lock_path(intent: Profile) -> Path:
 
 def resolve(intent: Profile, known: Catalog, previous: Lock | None, *, offline: bool, listener: Listener) -> Lock:
     """The resolver, with the user's store and registries behind it."""
-    from pih.resolve import lock as resolve_profile
+    from pih.resolve.locking import lock as resolve_profile
 
     shelf = store()
 

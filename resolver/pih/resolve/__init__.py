@@ -1,7 +1,4 @@
-"""From intent and catalog to decisions: solver, explanations, artifacts, lowering, budget, build graph."""
+"""From intent and catalog to decisions: solver, explanations, artifacts, lowering, budget, build graph.
 
-from __future__ import annotations
-
-from pih.resolve.locking import lock
-
-__all__ = ["lock"]
+`locking.lock` makes a lock, `unchanged.check` judges one. Nothing is imported here: a build asks for the second alone.
+"""

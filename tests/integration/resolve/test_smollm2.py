@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from pih import catalog, lock, pins, profile, resolve
+from pih import catalog, lock, pins, profile
 from pih.build import fetch
 from pih.build.store import default_root, open_store
+from pih.resolve import locking
 
 ROOT = Path(__file__).parents[3]
 
@@ -27,7 +28,7 @@ def bring():
 @pytest.mark.parametrize("name", ["smollm2-cpu", "smollm2-cpu-v4"])
 def test_the_committed_lock_is_what_the_resolver_says_today(name, bring):
     path = ROOT / "profiles" / f"{name}.toml"
-    found = resolve.lock(profile.load(path), catalog.load(ROOT), pins.load(ROOT), None, fetch=bring, pin=refuse)
+    found = locking.lock(profile.load(path), catalog.load(ROOT), pins.load(ROOT), None, fetch=bring, pin=refuse)
     assert lock.to_json(found) == lock.path_for(path).read_text()
 
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pih import catalog, pins, profile, resolve, trust
+from pih import catalog, pins, profile, trust
 from pih import lock as locks
 from pih.build import embedded, fetch
 from pih.build.store import default_root, open_store
+from pih.resolve import locking
 from pih_runtime.errors import FetchError
 
 ROOT = Path(__file__).parents[3]
@@ -46,7 +47,7 @@ def folder(tmp_path):
 def made(path, known, store, environment):
     intent = profile.load(path)
     bring = fetch.one(store, lock_folder=path.parent, environment=environment, offline=True, listener=lambda _: None)
-    found = resolve.lock(intent, known(intent), pins.load(ROOT), None, fetch=bring, pin=bring)
+    found = locking.lock(intent, known(intent), pins.load(ROOT), None, fetch=bring, pin=bring)
     locks.write(found, locks.path_for(path))
     return found
 

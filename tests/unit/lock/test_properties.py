@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pih import catalog, lock, pins, profile, resolve
+from pih import catalog, lock, pins, profile
 from pih.catalog import Manifest, RuntimePart
+from pih.resolve import locking
 from pih.schema import json_schema
 from pih_runtime.abi import ABI
 from tests.support.generated import instances
@@ -71,7 +72,7 @@ def text_with(added, order, previous, memo):
     plugins = list(attrs.evolve(KNOWN).plugins) + list(added)
     order.shuffle(plugins)
     known = attrs.evolve(KNOWN, plugins=tuple(plugins))
-    found = resolve.lock(INTENT, known, PINS, previous, fetch=None, pin=None, memo=memo)
+    found = locking.lock(INTENT, known, PINS, previous, fetch=None, pin=None, memo=memo)
     return lock.to_json(found)
 
 

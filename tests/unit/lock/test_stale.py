@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pih import catalog, lock, pins, profile, resolve, stale
+from pih import catalog, lock, pins, profile, stale
+from pih.resolve import locking
 from pih_runtime.errors import LockError
 
 ROOT = Path(__file__).parents[3]
@@ -154,7 +155,7 @@ def test_neither_a_new_plugin_nor_a_newer_rival_changes_a_lock(tree):
     (tree / "profiles").mkdir()
     copy = tree / "profiles" / PATH.name
     copy.write_text(TEXT)
-    again = resolve.lock(profile.load(copy), known, pins.load(ROOT), LOCK, fetch=None, pin=None)
+    again = locking.lock(profile.load(copy), known, pins.load(ROOT), LOCK, fetch=None, pin=None)
     assert lock.to_json(again) == lock.path_for(PATH).read_text()
     assert intent.sha256 == profile.load(copy).sha256
 

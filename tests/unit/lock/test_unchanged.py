@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pih import catalog, pins, profile, resolve, stale
-from pih.resolve import unchanged
+from pih import catalog, pins, profile, stale
+from pih.resolve import locking, unchanged
 from pih.trust import keyring
 from pih_runtime.errors import FetchError, LockError
 from tests.unit.trust import made
@@ -38,7 +38,7 @@ def memo(tmp_path_factory):
 
 def locked(root, memo, text=TEXT, folder="profiles"):
     intent = profile.parse(text.encode(), root / folder / "x.toml")
-    found = resolve.lock(intent, catalog.load(root), PINS, None, fetch=nothing, pin=None, memo=memo)
+    found = locking.lock(intent, catalog.load(root), PINS, None, fetch=nothing, pin=None, memo=memo)
     return found, intent
 
 
@@ -138,7 +138,7 @@ def test_only_the_place_of_a_plugin_that_is_locked_matters(tmp_path, memo):
     shutil.copytree(tmp_path / "npu", tmp_path / "moved")
     made.plugin(tmp_path / "other", text=made.MANIFEST.replace("backend/npu", "backend/another"))
     intent, known = of_outside(tmp_path, ENTRY)
-    found = resolve.lock(intent, known, PINS, None, fetch=nothing, pin=None, memo=memo)
+    found = locking.lock(intent, known, PINS, None, fetch=nothing, pin=None, memo=memo)
 
     def words(entries):
         intent, known = of_outside(tmp_path, entries)

@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from pih import catalog, lock, pins, profile, resolve, stale
+from pih import catalog, lock, pins, profile, stale
 from pih.catalog import Constraint, Manifest, Permissions, RuntimePart
 from pih.cli import _errors
 from pih.lock import Device, Target
+from pih.resolve import locking
 from pih.resolve.choice import unfit
 from pih.resolve.explain import failure
 from pih.resolve.rules import Need
@@ -94,7 +95,7 @@ def locked(text, path, tree, earlier):
     if earlier == "before":
         stale.check(lock.read(ROOT / "profiles" / f"{BASE}.lock.json"), intent, known)
     else:
-        resolve.lock(intent, known, PINS, None, fetch=never, pin=never)
+        locking.lock(intent, known, PINS, None, fetch=never, pin=never)
 
 
 class changed_plugins:  # noqa: N801 - used as a statement

@@ -5,9 +5,10 @@ from pathlib import Path
 import attrs
 import pytest
 
-from pih import catalog, pins, profile, resolve
+from pih import catalog, pins, profile
 from pih.catalog import Constraint, Manifest, Report
 from pih.lock import Budget, Limits
+from pih.resolve import locking
 from pih.resolve.fits import Levers, Size, memory, nearest, over
 from pih_runtime.errors import ProfileError, ResolutionError
 
@@ -40,7 +41,7 @@ def resolved(tmp_path_factory):
 
     def lock(text, known):
         intent = profile.parse(text.encode(), ROOT / "profiles" / "x.toml")
-        return resolve.lock(intent, known, PINS, None, fetch=None, pin=None, memo=memo)
+        return locking.lock(intent, known, PINS, None, fetch=None, pin=None, memo=memo)
 
     return lock
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pih import catalog, pins, profile, resolve
+from pih import catalog, pins, profile
+from pih.resolve import locking
 from pih_runtime.errors import ResolutionError
 
 ROOT = Path(__file__).parents[3]
@@ -23,7 +24,7 @@ def lock(tmp_path_factory):
             assert old in text
             text = text.replace(old, new)
         intent = profile.parse(text.encode(), ROOT / "profiles" / "x.toml")
-        return resolve.lock(intent, KNOWN, PINS, None, fetch=None, pin=None, memo=memo)
+        return locking.lock(intent, KNOWN, PINS, None, fetch=None, pin=None, memo=memo)
 
     return lock
 

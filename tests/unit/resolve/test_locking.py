@@ -8,10 +8,11 @@ from pathlib import Path
 import attrs
 import pytest
 
-from pih import catalog, lock, pins, profile, resolve
+from pih import catalog, lock, pins, profile
 from pih.build import graph as build_graph
 from pih.build.store import measure
 from pih.lock import Limits, PlanRef, Target
+from pih.resolve import locking
 from pih.resolve.budget import budget_of
 from pih.resolve.lowering import Lowered
 from pih_runtime.errors import ResolutionError
@@ -30,7 +31,7 @@ def never(what):
 
 
 def resolved(text, known=CATALOG, previous=None):
-    return resolve.lock(
+    return locking.lock(
         profile.parse(text.encode(), PROFILES / "x.toml"), known, PINS, previous, fetch=never, pin=never
     )
 
@@ -50,7 +51,7 @@ def synthetic():
 @pytest.mark.parametrize("name", ["qwen3-cpu", "qwen3-cpu-synthetic"])
 def test_the_committed_lock_is_what_the_resolver_says_today(name):
     path = PROFILES / f"{name}.toml"
-    found = resolve.lock(profile.load(path), CATALOG, PINS, None, fetch=never, pin=never)
+    found = locking.lock(profile.load(path), CATALOG, PINS, None, fetch=never, pin=never)
     assert lock.to_json(found) == lock.path_for(path).read_text()
 
 
@@ -213,7 +214,7 @@ def test_an_op_without_a_kernel_is_an_error_and_not_a_slower_path(tmp_path):
     known = changed_catalog(tmp_path, "kernels/cpu/plugin.toml", 'weight = "bf16"', 'weight = "f16"')
     intent = profile.parse(SYNTHETIC.encode(), tmp_path / "profiles" / "x.toml")
     with pytest.raises(ResolutionError) as caught:
-        resolve.lock(intent, known, PINS, None, fetch=never, pin=never)
+        locking.lock(intent, known, PINS, None, fetch=never, pin=never)
     assert "So no kernel runs it." in str(caught.value)
     assert "bf16" in str(caught.value)
 
@@ -355,7 +356,7 @@ def test_a_seed_from_another_package_than_the_release_pins_is_read_from_it(synth
         attrs.evolve(item, sha256=digest, size=size) if item.name == "busybox-static" else item
         for item in synthetic.artifacts
     )
-    found = resolve.lock(
+    found = locking.lock(
         profile.parse(SYNTHETIC.encode(), PROFILES / "x.toml"),
         CATALOG,
         PINS,

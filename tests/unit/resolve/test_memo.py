@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pih import catalog, pins, profile, resolve
+from pih import catalog, pins, profile
+from pih.resolve import locking
 from pih.resolve import lowered as lowered_module
 
 ROOT = Path(__file__).parents[3]
@@ -24,7 +25,7 @@ def tree(tmp_path_factory):
 
 def resolved(tree, memo, text=TEXT):
     intent = profile.parse(text.encode(), tree / "profiles" / "x.toml")
-    return resolve.lock(intent, catalog.load(tree), PINS, None, fetch=None, pin=None, memo=memo)
+    return locking.lock(intent, catalog.load(tree), PINS, None, fetch=None, pin=None, memo=memo)
 
 
 @pytest.fixture

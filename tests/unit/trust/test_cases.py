@@ -5,7 +5,8 @@ import json
 import attrs
 import pytest
 
-from pih import pins, resolve, stale, trust
+from pih import pins, stale, trust
+from pih.resolve import locking
 from pih.trust import add, index, keyring, keys, publish, sign
 from pih_runtime.errors import LockError, ResolutionError, SealError
 from tests.unit.trust import made
@@ -28,7 +29,7 @@ def refusal(tmp_path, entries, ring=None):
 
 def _lock(tmp_path, entries, ring=None):
     known = made.catalog_of(tmp_path, entries, ring)
-    return resolve.lock(made.intent(tmp_path, entries), known, PINS, None, fetch=never, pin=never)
+    return locking.lock(made.intent(tmp_path, entries), known, PINS, None, fetch=never, pin=never)
 
 
 def test_unsigned_is_refused_unless_the_profile_says_so(tmp_path):
@@ -126,7 +127,7 @@ def test_nothing_from_outside_takes_a_place_unasked(tmp_path):
     entries = LOCAL.format("npu")
     known = made.catalog_of(tmp_path, entries)
     assert [item.id for item in known.plugins if item.id == "memory/mine"]
-    found = resolve.lock(made.intent(tmp_path, entries, "cpu"), known, PINS, None, fetch=never, pin=never)
+    found = locking.lock(made.intent(tmp_path, entries, "cpu"), known, PINS, None, fetch=never, pin=never)
     assert {item.id for item in found.plugins if item.kind == "memory"} == {"memory/paged"}
 
 
@@ -194,7 +195,7 @@ def test_a_broken_catalog_breaks_no_deployment_that_does_not_want_it(tmp_path):
     (shelf / "catalog.json").write_text("{")
     known = made.catalog_of(tmp_path, "", ring)
     assert [item.id for item in known.refused] == ["vendor"]
-    found = resolve.lock(made.intent(tmp_path, "", "cpu"), known, PINS, None, fetch=never, pin=never)
+    found = locking.lock(made.intent(tmp_path, "", "cpu"), known, PINS, None, fetch=never, pin=never)
     assert not [item for item in found.artifacts if item.kind == "plugin"]
 
 

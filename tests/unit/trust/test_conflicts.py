@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from pih import pins, resolve
+from pih import pins
+from pih.resolve import locking
 from pih.trust import keyring, publish
 from pih_runtime.errors import ResolutionError
 from tests.unit.trust import made
@@ -43,7 +44,7 @@ def _publish(case, folder, key):
 
 def _lock(folder, entries, ring):
     known = made.catalog_of(folder, entries, ring)
-    resolve.lock(made.intent(folder, entries), known, PINS, None, fetch=never, pin=never)
+    locking.lock(made.intent(folder, entries), known, PINS, None, fetch=never, pin=never)
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)

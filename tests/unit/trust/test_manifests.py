@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pih import catalog, lock, pins, profile, resolve, trust
+from pih import catalog, lock, pins, profile, trust
+from pih.resolve import locking
 from pih.trust import content, find
 from pih.trust.keyring import Keyring
 from pih_runtime.errors import PihError, ResolutionError
@@ -73,7 +74,7 @@ def locked(text, folder):
         return folder / "archive"
 
     known = trust.joined(OWN, find.found(intent, Keyring()))
-    return resolve.lock(intent, known, PINS, None, fetch=bring, pin=None)
+    return locking.lock(intent, known, PINS, None, fetch=bring, pin=None)
 
 
 @settings(deadline=None, max_examples=150)
