@@ -4,9 +4,13 @@ But for tests marked `where_possible`: what they need cannot be installed from a
 """
 
 import os
+import signal
 
 import hypothesis
 import pytest
+
+# a job that a shell starts in the background ignores SIGINT, and so would every program that a test starts
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # a time limit for each example would test the machine, not the code
 hypothesis.settings.register_profile(
