@@ -9,8 +9,11 @@ import signal
 import hypothesis
 import pytest
 
-# a job that a shell starts in the background ignores SIGINT, and so would every program that a test starts
-signal.signal(signal.SIGINT, signal.default_int_handler)
+# A job in a shell's background ignores SIGINT, one of nohup SIGHUP. Programs that it starts inherit that; where it has
+# a handler, even one that does nothing, they do not.
+for _number in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, lambda *_: None)
 
 # a time limit for each example would test the machine, not the code
 hypothesis.settings.register_profile(

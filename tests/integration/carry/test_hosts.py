@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -336,6 +337,7 @@ def test_under_bwrap_paths_of_the_host_are_seen(tmp_path, busybox, request):
     assert run.stdout == f"hello fast lane\n{shared.name}\n", run.stderr
 
 
+@contextmanager
 def serving(tmp_path, busybox):
     """An installed bundle under bwrap, running; its worker says when it was told to stop, and takes a while to."""
     if not shutil.which("bwrap"):
@@ -351,14 +353,19 @@ while :; do sleep 0.05; done
     file = export.export(image, tmp_path / "x.pih", weights=None, split=0).files[0]
     sh(file, "install", "--prefix", tmp_path / "pih")
     (tmp_path / "tmp").mkdir()
-    return subprocess.Popen(
+    with subprocess.Popen(
         ["sh", tmp_path / "pih/pih", "start", "--listen", "127.0.0.1:9"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
         start_new_session=True,
-    )
+    ) as worker:
+        try:
+            yield worker
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(worker.pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("to", ["process", "group"])
