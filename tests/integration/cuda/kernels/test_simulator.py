@@ -149,7 +149,7 @@ def device(folder, module, tmp_path, monkeypatch):
     (tmp_path / f"{hashlib.sha256(cubin).hexdigest()}.so").symlink_to(module)
     settings = simgpu.settings(tmp_path, log=tmp_path / "log")
     monkeypatch.setenv("PIH_SIMGPU", settings)
-    # The library keeps its state, so this test takes a copy; of another name, which no backend in this process asks for.
+    # the library keeps its state, so this test takes a copy, under a name that no backend in this process asks for
     copy = tmp_path / "this-test.so"
     copy.write_bytes(
         (simgpu.driver(folder) / "libcuda.so.1").read_bytes().replace(b"libcuda.so.1\0", b"this-test.so\0")
