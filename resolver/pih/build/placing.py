@@ -32,7 +32,7 @@ def placed(output: Path, check: Callable[[Path], None]) -> Iterator[Path]:
         tree.sync(made)
         check(place)
         _swap(made, place, folder / "before")
-        _sync(place.parent)
+        tree.sync_one(place.parent)
         tree.remove(folder / "before")
 
 
@@ -60,14 +60,6 @@ def _swap(made: Path, place: Path, before: Path) -> None:
         if before.exists() and not os.path.lexists(place):
             before.rename(place)
         raise
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 @contextmanager

@@ -126,7 +126,7 @@ class Store:
         except OSError as problem:
             if problem.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                 raise
-        _sync_folder(target.parent)
+        tree.sync_one(target.parent)
         return target
 
     def discard(self, kind: Place, key: str) -> None:
@@ -174,7 +174,7 @@ class Store:
             os.fsync(stream.fileno())
         target = self.path(digest)
         temporary.replace(target)
-        _sync_folder(target.parent)
+        tree.sync_one(target.parent)
 
 
 def default_root(environment: Mapping[str, str]) -> Path:
@@ -265,13 +265,5 @@ def _sync(folder: Path) -> None:
         if ctypes.CDLL(None, use_errno=True).syncfs(descriptor):
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number), str(folder))
-    finally:
-        os.close(descriptor)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
     finally:
         os.close(descriptor)

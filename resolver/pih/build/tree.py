@@ -53,8 +53,13 @@ def sync(path: Path) -> None:
     for place in [path, *(Path(item.path) for item in below(path))] if path.is_dir() else [path]:
         if place.is_symlink():
             continue
-        handle = os.open(place, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        sync_one(place)
+
+
+def sync_one(path: Path) -> None:
+    """Bring a file, or a folder's list of names, to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -15,6 +15,7 @@ from typing import BinaryIO
 
 import attrs
 
+from pih.build import tree
 from pih.build.placing import beside
 from pih_runtime.errors import UsageError
 
@@ -79,7 +80,7 @@ class Parts:
             for number in reversed(range(len(names))):
                 _place(self._written(number), names[number])
                 placed.append(names[number])
-            _sync(self._path.parent)
+            tree.sync_one(self._path.parent)
         except BaseException:
             for name in placed:
                 name.unlink()
@@ -162,11 +163,3 @@ def _take(written: Path, name: Path) -> None:
 
 def _taken(name: Path) -> UsageError:
     return UsageError("is there already", where=str(name), fix="name another file, or remove it and all its parts")
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

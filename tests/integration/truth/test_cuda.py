@@ -5,14 +5,12 @@ With bf16 and int8 weights, with and without graphs.
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 
 from pih_runtime.plan import Limits
 from pih_steps.lower.quantized import stored_as
-from tests.truth import models
+from tests.truth import models, ways
 from tests.truth.compare import mean_kl, same_top
 from tests.truth.drive import Driver, Part
 
@@ -22,7 +20,13 @@ FURTHEST = 1e-3  # nats
 
 
 # A device, the format of the weights, and whether decodes are replayed as graphs.
-DEPLOYED = [("sm_89", "stored", False), ("sm_90", "stored", False), ("sm_90", "stored", True), ("sm_89", "int8", True)]
+DEPLOYED = [
+    ("sm_89", "stored", False),
+    ("sm_90", "stored", False),
+    ("sm_90", "stored", True),
+    ("sm_89", "int8", True),
+    ("sm_90", "int8", False),
+]
 
 
 @pytest.fixture(scope="module", params=DEPLOYED, ids=lambda found: " ".join(map(str, found)))
@@ -46,16 +50,6 @@ def driver(tiny, deployed, gpu):
     backend.stop()
 
 
-def chunked(driver, ids):
-    cuts = [0, 1, 8, 21, COUNT]
-    parts = [Part(1, a, ids[a:b], range(b - a)) for a, b in itertools.pairwise(cuts)]
-    return np.concatenate([driver.step([part])[1] for part in parts])
-
-
-def decoded(driver, ids):
-    return np.concatenate([driver.step([Part(2, at, [token])])[1] for at, token in enumerate(ids)])
-
-
 def in_company(driver, ids):
     """Two chunks and then single ids, beside a prefill, decodes and a sequence whose logits nobody wants."""
     driver.step([Part(4, 0, ids[5:15])])
@@ -69,7 +63,7 @@ def in_company(driver, ids):
 
 @pytest.mark.parametrize(
     "way",
-    [lambda driver, ids: driver.logits(ids), chunked, decoded, in_company],
+    [lambda driver, ids: driver.logits(ids), ways.chunked, ways.decoded, in_company],
     ids=["prefill", "chunked", "decode", "mixed"],
 )
 def test_logits_are_the_oracles(driver, truth, tiny, way):
