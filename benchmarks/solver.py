@@ -16,7 +16,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "resolver"), str(ROOT / "runtime"), str(ROOT)]
 
-from pih.resolve.solve import Solution, solve  # noqa: E402 - the path comes first
+from pih.resolve.outcome import Solution  # noqa: E402 - the path comes first
+from pih.resolve.solve import solve  # noqa: E402 - the path comes first
 from tests.support.catalogs import ladder, layered, need, pigeons  # noqa: E402 - the path comes first
 
 SHAPES = {

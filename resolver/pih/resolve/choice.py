@@ -12,9 +12,10 @@ from pih.lock import Lock, Target
 from pih.profile import Profile
 from pih.profile_rules import preference
 from pih.resolve import explain, outside
-from pih.resolve.order import start_order
+from pih.resolve.order import circle
+from pih.resolve.outcome import DeadEnd, Solution
 from pih.resolve.rules import Key, Misfit, Need, key_of
-from pih.resolve.solve import DeadEnd, Solution, solve
+from pih.resolve.solve import solve
 from pih.resolve.target import misfit
 from pih.structure import nearest
 from pih_runtime.errors import ResolutionError
@@ -34,7 +35,7 @@ def choose(profile: Profile, catalog: Catalog, target: Target, previous: Lock | 
     if isinstance(found, DeadEnd):
         chain = explain.chain(found.need, found.served)
         raise outside.failure(found, chain, catalog, explain.failure(found, catalog.plugins))
-    if not start_order(found):
+    if circle(found):
         raise explain.cycle(found)
     return found
 

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 from pih.catalog import Manifest
 from pih.resolve.order import circle, providers_of
+from pih.resolve.outcome import DeadEnd, Served, Solution
 from pih.resolve.rules import Need, Refusal
-from pih.resolve.solve import DeadEnd, Served, Solution
 from pih.structure import nearest
 from pih_runtime.errors import ResolutionError
 

@@ -18,8 +18,8 @@ from pih.profile import Profile
 from pih.resolve.artifacts import BASE, TOOLS
 from pih.resolve.lowering import Lowered, checkpoint, inputs, pack_of
 from pih.resolve.model import ModelFile
+from pih.resolve.outcome import Solution
 from pih.resolve.programs import program
-from pih.resolve.solve import Solution
 from pih.structure import unstructure
 
 # What compiles a kernel pack: the step that runs it, and the headers that packs of its kind share.

@@ -8,7 +8,7 @@ from pih.catalog import Catalog, Manifest
 from pih.lock import Target
 from pih.resolve.fits import Levers
 from pih.resolve.lowering import pack_of, processor, provider, smaller_formats
-from pih.resolve.solve import Solution
+from pih.resolve.outcome import Solution
 from pih.resolve.target import misfit, wants_devices
 
 _MOST_DEVICES = 64  # as many as a profile can name

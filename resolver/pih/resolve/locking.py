@@ -22,7 +22,7 @@ from pih.resolve.lowered import lowered
 from pih.resolve.lowering import Fetch, Lowered, because_of, pack_of, plan_params
 from pih.resolve.model import ModelFile, Pin, model_files
 from pih.resolve.order import providers_of, start_order
-from pih.resolve.solve import Solution
+from pih.resolve.outcome import Solution
 from pih.resolve.target import target_of
 from pih.structure import unstructure
 

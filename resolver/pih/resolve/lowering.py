@@ -17,7 +17,7 @@ from pih.catalog import Kernel, Manifest, Report
 from pih.lock import Artifact, Binding, Limits, PlanRef, Target
 from pih.profile import Profile
 from pih.resolve.model import ModelFile
-from pih.resolve.solve import Solution
+from pih.resolve.outcome import Solution
 from pih.structure import structure
 from pih_runtime.errors import BuildError, ResolutionError
 

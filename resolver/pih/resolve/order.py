@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pih.catalog import Manifest
-from pih.resolve.solve import Solution
+from pih.resolve.outcome import Solution
 
 
 def providers_of(plugin: Manifest, solution: Solution) -> dict[str, Manifest]:

@@ -19,7 +19,7 @@ from pih.catalog import Catalog, Manifest
 from pih.lock import Artifact, Step
 from pih.pins import Pins
 from pih.reading import json_of
-from pih.resolve.solve import DeadEnd
+from pih.resolve.outcome import DeadEnd
 from pih.structure import StructureError, dotted, structure
 from pih_runtime.errors import ResolutionError
 from pih_steps.plugins import PARAM, unpack

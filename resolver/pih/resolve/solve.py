@@ -6,48 +6,27 @@ its capability alone. What is not needed is not chosen.
 
 A dead end teaches the search a clause, "whatever serves all of these needs has one of these plugins", which it
 resolves from what stood against each candidate. It goes back to the last choice that broke the clause, and never
-again makes one that breaks it. Decision 0002 says why.
+again makes one that breaks it. A circle of plugins that would each start after the next teaches one too. Decision
+0002 says why.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from functools import reduce
+from operator import or_
 
 import attrs
 
 from pih.catalog import Manifest
 from pih.resolve.candidates import Candidates, Form, form_of, numbers
-from pih.resolve.rules import Misfit, Need, Refusal, needs_of, refusal
+from pih.resolve.order import circle
+from pih.resolve.outcome import DeadEnd, Served, Solution
+from pih.resolve.rules import Misfit, Need, needs_of, refusal
 
-Served = tuple[tuple[Need, Manifest], ...]
 _TOLD = 8  # dead ends that an explanation may draw on
 STEPS = 1_000_000  # candidates and clauses that a search looks at before it is given up: some ten seconds
-
-
-@attrs.frozen
-class DeadEnd:
-    """A need that nothing could serve, given the plugins chosen before it and how they were needed.
-
-    later: the next dead ends of the search, for other choices. steps: candidates and clauses that were looked at.
-    given_up: before all was tried, so that nobody knows whether there is a solution.
-    """
-
-    need: Need
-    refusals: tuple[Refusal, ...]
-    served: Served
-    later: tuple[DeadEnd, ...] = ()
-    steps: int = attrs.field(default=0, eq=False)
-    given_up: bool = False
-
-
-@attrs.frozen
-class Solution:
-    """served: every need with its plugin, in the order of the search. steps: candidates and clauses looked at."""
-
-    plugins: tuple[Manifest, ...]
-    served: Served
-    steps: int = attrs.field(default=0, eq=False)
 
 
 def solve(
@@ -59,6 +38,7 @@ def solve(
 ) -> Solution | DeadEnd:
     """The plugins for `roots`, or the first dead end of the most preferred path.
 
+    Where nothing but circles serves them, the first choice with a circle in it (`order.circle`).
     misfit: why a plugin is out whatever else is chosen. rank: preference between plugins, the lowest first.
     limit: steps; a number and no time, so that every host gives the same answer.
     """
@@ -94,15 +74,17 @@ class _Frame:
 class _Search:
     """The path, and what dead ends have taught.
 
-    chosen, out: plugins on the path, and those that cannot stand beside them. asked: the path's needs, by capability.
-    open: of each of these, after each of its needs, the plugins that serve all. watched: clauses by a need of theirs
-    that is not on the path, or a plugin that is not out: until it is, the clause is not broken.
+    ends: the first dead ends. circular: the first choice that serves all and has a circle in it. chosen, out: plugins
+    on the path, and those that cannot stand beside them. asked: the path's needs, by capability. open: of each of
+    these, after each of its needs, the plugins that serve all. watched: clauses by a need of theirs that is not on the
+    path, or a plugin that is not out: until it is, the clause is not broken.
     """
 
     def __init__(self, space: Candidates, limit: int) -> None:
         self.space, self.limit, self.steps = space, limit, 0
         self.frames: list[_Frame] = []
         self.ends: list[DeadEnd] = []
+        self.circular: Solution | None = None
         self.chosen, self.out = 0, 0
         self.asked: defaultdict[str, list[Form]] = defaultdict(list)
         self.open: dict[str, list[int]] = {}
@@ -113,22 +95,49 @@ class _Search:
     def run(self, roots: tuple[Need, ...]) -> Solution | DeadEnd:
         self._ask(tuple(dict.fromkeys(map(form_of, roots))))
         needs = roots
-        while needs:
-            self.frames.append(self._frame(needs))
+        while needs or self._goes_round():
+            if needs:
+                self.frames.append(self._frame(needs))
+            elif not self._leave(self._way_round()):
+                return self._failed()
             while not self._advance(self.frames[-1]):
-                ended = not self._back()
-                given_up = not ended and self.steps > self.limit
-                if ended or given_up:
-                    return attrs.evolve(self.ends[0], later=tuple(self.ends[1:]), steps=self.steps, given_up=given_up)
+                if not self._back():
+                    return self._failed()
+                if self.steps > self.limit:
+                    return self._failed(given_up=True)
             last = self.frames[-1]
             needs = (*last.rest, *(needs_of(self.space.plugins[last.number]) if last.fresh is not None else ()))
-        plugins = sorted((self.space.plugins[number] for number in numbers(self.chosen)), key=lambda plugin: plugin.id)
-        return Solution(tuple(plugins), self._served(), self.steps)
+        return self._solution()
 
     @property
     def looking_ahead(self) -> bool:
-        """Not before the first dead ends are on record: an explanation wants them whole."""
-        return len(self.ends) == _TOLD
+        """Not before all is on record that an explanation is made of: the first dead ends whole, or a circle."""
+        return len(self.ends) == _TOLD or self.circular is not None
+
+    def _failed(self, *, given_up: bool = False) -> Solution | DeadEnd:
+        if self.circular is not None:
+            return self.circular
+        return attrs.evolve(self.ends[0], later=tuple(self.ends[1:]), steps=self.steps, given_up=given_up)
+
+    def _solution(self) -> Solution:
+        plugins = sorted((self.space.plugins[number] for number in numbers(self.chosen)), key=lambda plugin: plugin.id)
+        return Solution(tuple(plugins), self._served(), self.steps)
+
+    def _goes_round(self) -> bool:
+        """Whether a choice that serves all has a circle in it; the first of them goes on record."""
+        found = self._solution()
+        if not circle(found):
+            return False
+        self.circular = self.circular or found
+        return True
+
+    def _way_round(self) -> _Clause:
+        """That the plugins of a circle do not serve what they serve here, all at once."""
+        around = set(circle(self._solution()))
+        first = {self.space.plugins[frame.number].id: frame for frame in reversed(self.frames)}
+        serving = {form_of(first[name].need): 1 << first[name].number for name in around}
+        others = (self.space.serving(form) & ~bit for form, bit in serving.items())
+        return _Clause(frozenset(serving), reduce(or_, others, 0))
 
     def _served(self) -> Served:
         return tuple((frame.need, self.space.plugins[frame.number]) for frame in self.frames)
@@ -136,7 +145,7 @@ class _Search:
     def _frame(self, needs: tuple[Need, ...]) -> _Frame:
         form = form_of(needs[0])
         left = self.space.serving(form)
-        others = self.asked[form[0]] if self.looking_ahead else []
+        others = self.asked.get(form[0], []) if self.looking_ahead else []
         why = self._why(form, left, others, self.out)
         for other in why.needs:
             left &= self.space.serving(other)
@@ -186,11 +195,14 @@ class _Search:
             now.append(now[-1] & self.space.serving(form))
 
     def _back(self) -> bool:
-        """Leave a dead end for the last choice that broke its clause; False where none did."""
+        """Leave a dead end; False where no choice led there."""
         end = self.frames.pop()
-        clause = _Clause(frozenset(end.needs), end.plugins)
         if not self.looking_ahead:
             self.ends.append(self._end(end.need))
+        return self._leave(_Clause(frozenset(end.needs), end.plugins))
+
+    def _leave(self, clause: _Clause) -> bool:
+        """Go back to the last choice that broke the clause; False where none did."""
         while self.frames:
             frame = self.frames[-1]
             if frame.fresh is not None:
@@ -232,7 +244,7 @@ class _Search:
         for form in fresh:
             serving = self.space.serving(form)
             if not serving & self.open.get(form[0], [-1])[-1] & ~out:
-                return self._why(form, serving, self.asked[form[0]], out)
+                return self._why(form, serving, self.asked.get(form[0], []), out)
         lost, left = out & ~self.out, ~out
         for capability, forms in self.asked.items():
             still = self.open[capability][-1]

@@ -7,7 +7,7 @@ from pathlib import Path
 from pih.catalog import Catalog
 from pih.profile import Profile
 from pih.resolve.levers import host_tier, spills
-from pih.resolve.solve import Solution
+from pih.resolve.outcome import Solution
 from pih.sizes import memory_bytes
 from pih_runtime.errors import ResolutionError
 

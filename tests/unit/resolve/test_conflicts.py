@@ -22,8 +22,9 @@ from pih.lock import Device, Target
 from pih.resolve import locking
 from pih.resolve.choice import unfit
 from pih.resolve.explain import failure
+from pih.resolve.outcome import DeadEnd
 from pih.resolve.rules import Need
-from pih.resolve.solve import DeadEnd, solve
+from pih.resolve.solve import solve
 from pih.sizes import memory_bytes
 from pih_runtime.errors import PihError
 from tests.unit.lower.gguf_file import write_gguf
