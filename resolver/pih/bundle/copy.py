@@ -40,7 +40,7 @@ def copied(
     """
     if output.resolve().is_relative_to(image.resolve()) and not output.exists():
         raise UsageError("is inside of the bundle itself", where=str(output), fix="name another folder")
-    with placed(output, lambda place: _check(place, check)) as made:
+    with placed(output, lambda place: replaceable(place, check)) as made:
         shutil.copytree(image, made, copy_function=_copy)
         finish(made)
     return output
@@ -62,7 +62,8 @@ def _copy(source: str, target: str) -> None:
         ) from problem
 
 
-def _check(place: Path, check: Callable[[Layout], None]) -> None:
+def replaceable(place: Path, check: Callable[[Layout], None] = unsealed) -> None:
+    """May a copy take this place? Raises UsageError for anything that pih cannot make again. check: of a layout."""
     if not os.path.lexists(place):
         return
     folder = place.is_dir() and not place.is_symlink()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import attrs
@@ -68,11 +69,14 @@ def command(
             raise UsageError(what, fix="give one of them; --check runs the steps with the embedded builder")
         (_compare if all_builders else _check)(profile_path, offline=offline, jobs=jobs or 0, as_json=as_json)
         return
+    copier = _copier(output, key_paths) if output else None
     builder = builder or "embedded"
     found, result = _builders.build_profile(profile_path, offline=offline, jobs=jobs or 0, builder=builder)
     with _workspace.own(result.output):
         held = contents(result.output)
-        layout = _placed(result.output, output, key_paths) if output else result.output
+        if copier:
+            copier(result.output)
+    layout = output or result.output
     if as_json:
         data = {
             "profile": found.profile.name,
@@ -160,14 +164,16 @@ def _check(profile_path: Path, *, offline: bool, jobs: int, as_json: bool) -> No
         )
 
 
-def _placed(layout: Path, output: Path, key_paths: tuple[Path, ...]) -> Path:
-    """A copy of the layout, sealed where there are keys."""
+def _copier(output: Path, key_paths: tuple[Path, ...]) -> Callable[[Path], object]:
+    """How a layout is copied to `output`, sealed where there are keys; refused before anything is built."""
     if not key_paths:
-        from pih.bundle.copy import copied  # not needed to say that nothing has changed
+        from pih.bundle import copy  # not needed to say that nothing has changed
 
-        return copied(layout, output)
+        copy.replaceable(output)
+        return lambda layout: copy.copied(layout, output)
     from pih.seal import attach
     from pih.trust import keys
 
-    attach.seal(layout, output, [keys.load_private(path) for path in key_paths])
-    return output
+    privates = [keys.load_private(path) for path in key_paths]
+    attach.replaceable(output, privates)
+    return lambda layout: attach.seal(layout, output, privates)

@@ -9,15 +9,22 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pih.bundle.copy import copied
+from pih.bundle import copy
 from pih.bundle.layout import Layout
 from pih.seal import cyclonedx, dsse, intact, parts, provenance, referrers, spdx, verify
 from pih.seal.intact import Image
+from pih.trust import keys
 from pih_runtime.errors import PihError, UsageError
 from pih_steps.oci import canonical
 
 if TYPE_CHECKING:  # where nothing is signed, nothing waits for the library
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+
+def replaceable(output: Path, privates: Iterable[Ed25519PrivateKey]) -> None:
+    """May a copy that these keys seal take the place `output`? Raises UsageError for what cannot be made again."""
+    ours = {keys.fingerprint(keys.public_of(private)) for private in privates}
+    copy.replaceable(output, lambda before: _outlived(before, ours))
 
 
 def seal(source: Path, output: Path, privates: Iterable[Ed25519PrivateKey]) -> verify.Verified:
@@ -34,16 +41,17 @@ def seal(source: Path, output: Path, privates: Iterable[Ed25519PrivateKey]) -> v
             envelope = dsse.signed(envelope, private)
         documents[kind] = dsse.to_json(envelope)
     envelopes = {predicate: dsse.parse(documents[kind]) for predicate, kind in referrers.STATEMENTS.items()}
-    copied(
+    copy.copied(
         source,
         output,
         lambda folder: referrers.write(folder, intact.entry(image), image.blob, documents),
-        lambda before: _check(before, _keys(envelopes.values())),
+        lambda before: _outlived(before, _keys(envelopes.values())),
     )
     return verify.Verified(image, documents, envelopes)
 
 
-def _check(before: Layout, ours: set[str]) -> None:
+def _outlived(before: Layout, ours: set[str]) -> None:
+    """Raises UsageError where a layout has a signature that the keys `ours` cannot make again."""
     try:
         held = referrers.read(before)
         gone = _keys(dsse.parse(held[kind]) for kind in referrers.STATEMENTS.values() if held) - ours

@@ -116,6 +116,17 @@ def test_sealing_needs_a_place_and_a_key_that_is_one(sealed, tmp_path):
     assert not (tmp_path / "x").exists()
 
 
+def test_a_place_or_key_that_will_not_do_is_refused_before_anything_is_built(sealed, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/work").write_text("of years")
+    for place, keys in ((tmp_path / "mine", ()), (sealed.layout, ()), (tmp_path / "x", ("--key", sealed.public))):
+        own = {"PIH_STORE": str(tmp_path / "store")}
+        refused = pih("build", "--profile", PROFILE, "-o", place, *keys, check=False, environment=own)
+        assert refused.returncode == 2, refused.stderr
+        assert not (tmp_path / "store").exists()
+    assert (tmp_path / "mine/work").read_text() == "of years"
+
+
 @pytest.fixture
 def spoilt(sealed, tmp_path):
     """A copy whose largest files are links, until one is to be spoilt."""
