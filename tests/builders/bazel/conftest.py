@@ -75,7 +75,9 @@ def _bazel(version, request, tmp_path_factory):
     tree, network, fetched = map(request.getfixturevalue, ("tree", "network", "fetched"))
     folder = tmp_path_factory.mktemp(f"bazel{version}")
     environment = {"PIH_STORE": str(fetched), **poison.environment(folder / "poison")}
-    return world.bazel(program, folder / "out", tree, network, environment)
+    # a newer Bazel's sandbox has a /tmp of its own, where the Python of a tree that lies there is not found
+    of_tests = ("--noincompatible_sandbox_hermetic_tmp",) if version > 4 and tree.is_relative_to("/tmp") else ()
+    return world.bazel(program, folder / "out", tree, network, environment, of_tests)
 
 
 @pytest.fixture(scope="session")
@@ -86,10 +88,10 @@ def first4(request, tmp_path_factory, remote_cache):
 
 
 @pytest.fixture(scope="session")
-def first7(request, tmp_path_factory):
+def first7(request, tmp_path_factory, remote_cache):
     """The same of Bazel 7, which reads MODULE.bazel."""
     with _bazel(7, request, tmp_path_factory) as made:
-        yield made, made.build(IMAGE)[1]
+        yield made, made.build(IMAGE, remote_cache)[1]
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -67,8 +68,9 @@ def test_nothing_to_do(bazel4):
     assert actions == []
 
 
-def test_a_second_machine_takes_every_action_from_the_remote_cache(bazel4, remote_cache, tmp_path, embedded):
-    with world.elsewhere(bazel4, tmp_path / "second") as second:
+@pytest.mark.parametrize("version", [4, pytest.param(7, marks=pytest.mark.where_possible)])
+def test_a_second_machine_takes_every_action_from_the_remote_cache(version, request, remote_cache, tmp_path, embedded):
+    with world.elsewhere(request.getfixturevalue(f"bazel{version}"), tmp_path / "second") as second:
         _, actions = second.build(IMAGE, remote_cache)
         assert world.steps(actions) == STEPS
         assert all(cached for _, _, cached in actions), actions
@@ -119,24 +121,17 @@ def test_the_archive_loads(bazel4, embedded, tmp_path):
     assert f"sha256:{found.strip()}" == json.loads(manifest.read_text())["config"]["digest"]
 
 
-def test_every_target_of_the_project(bazel4):
-    done = bazel4.run("test", "//...")
+@pytest.mark.parametrize("version", [4, pytest.param(7, marks=pytest.mark.where_possible)])
+def test_every_target_of_the_project(version, request):
+    done = request.getfixturevalue(f"bazel{version}").test("//...")
     assert "//tests:unit_lock" in done.stdout
     assert "//profiles:smollm2-cpu.lock" in done.stdout
-
-
-@pytest.mark.where_possible
-def test_bazel_7_runs_the_projects_tests(bazel7):
-    """Where its own files lie below /tmp, of which its sandboxes have one of their own, that is switched off."""
-    below = bazel7.program.is_relative_to("/tmp")
-    done = bazel7.run("test", *(["--noincompatible_sandbox_hermetic_tmp"] if below else []), f"{IMAGE}.lock")
-    assert "1 test passes" in done.stdout + done.stderr
 
 
 def test_a_lock_that_does_not_answer_its_profile_fails_its_test(bazel4, tree):
     undo = world.edited(tree, PROFILE, lambda text: text.replace("batch = 4", "batch = 5"))
     try:
-        done = bazel4.run("test", f"{IMAGE}.lock", check=False)
+        done = bazel4.test(f"{IMAGE}.lock", check=False)
     finally:
         undo()
     assert done.returncode != 0
@@ -211,3 +206,33 @@ def test_a_workspace_of_its_own_made_from_the_template(version, request, tree, e
     answer = json.loads(done.stdout)
     assert "kernels" in answer["steps_run"]
     assert world.files(Path(answer["layout"])) == world.files(embedded[SYNTHETIC])
+
+
+LOCK_TEST = """
+load("@pih_locks//:defs.bzl", "pih_lock_test")
+
+pih_lock_test(
+    name = "chat.lock",
+    lock = "chat.lock.json",
+    profile = "chat.toml",
+)
+"""
+
+
+@pytest.mark.parametrize("version", [4, pytest.param(7, marks=pytest.mark.where_possible)])
+def test_an_own_repository_builds_its_deployment_and_tests_its_lock(version, request, tree, tmp_path):
+    own = shutil.copytree(tree / "tools/bazel/template", tmp_path / "deployments")
+    (tmp_path / "pih").symlink_to(tree)
+    profile = own / "chat.toml"
+    profile.write_text((tree / PROFILE).read_text().replace("smollm2-cpu", "chat"))
+    pih_of(tree, "lock", "--profile", profile)
+    with (own / "BUILD.bazel").open("a") as build:
+        build.write(LOCK_TEST)
+    expected = json.loads(pih_of(tree, "build", "--offline", "--profile", profile, "--json").stdout)["layout"]
+    with world.elsewhere(request.getfixturevalue(f"bazel{version}"), tmp_path / "second", tree=own) as bazel:
+        bazel.test("//...")
+        assert world.files(bazel.output("chat")) == world.files(Path(expected))
+        profile.write_text(profile.read_text().replace("batch = 4", "batch = 5"))
+        done = bazel.test("//:chat.lock", check=False)
+    assert done.returncode != 0
+    assert "pih lock --profile" in done.stdout + done.stderr

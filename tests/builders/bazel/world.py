@@ -66,13 +66,17 @@ def copied(target):
 
 @dataclass(frozen=True)
 class Bazel:
-    """program: its binary. folder: of its outputs. tree: the workspace. prefix: of every command."""
+    """program: its binary. folder: of its outputs. tree: the workspace. prefix: of every command.
+
+    of_tests: options of `bazel test`.
+    """
 
     program: Path
     folder: Path
     tree: Path
     prefix: list[str]
     environment: dict[str, str] = field(default_factory=dict)
+    of_tests: tuple[str, ...] = ()
 
     def run(self, *arguments, check=True):
         """`bazel ARGUMENTS`."""
@@ -87,6 +91,10 @@ class Bazel:
         )
         assert not check or done.returncode == 0, done.stderr
         return done
+
+    def test(self, *targets, check=True):
+        """`bazel test TARGETS`."""
+        return self.run("test", *self.of_tests, *targets, check=check)
 
     def build(self, *arguments, check=True):
         """`bazel build ARGUMENTS`: what it said, and the actions that it ran or found in a remote cache."""
@@ -124,7 +132,7 @@ def bazel(*arguments, **more):
 def elsewhere(made, folder, **changes):
     """The same Bazel on a second machine: nothing of what the first has made is there."""
     changes = {"program": made.program, "tree": made.tree, "prefix": made.prefix, **changes}
-    with bazel(folder=folder, environment=made.environment, **changes) as second:
+    with bazel(folder=folder, environment=made.environment, of_tests=made.of_tests, **changes) as second:
         yield second
 
 
