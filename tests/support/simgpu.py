@@ -29,6 +29,7 @@ FLAGS = (
     *("-fsanitize=alignment", "-fsanitize-trap=alignment"),  # a device refuses what a CPU lets pass
     # kernels read memory as whatever type suits the load, and spell out their own fma
     *("-O1", "-fno-strict-aliasing", "-ffp-contract=off"),
+    "-fwrapv",  # 32 bits wrap as a device's do, and are not widened to 64 because nobody may overflow them
 )
 
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import mmap
-
 import numpy as np
 import pytest
 
 from pih_runtime.step import Sampling
 from pih_steps.lower import pack
-from tests.integration.cuda.kernels import checks, sizes, texts
+from tests.integration.cuda.kernels import checks, far, sizes, texts
 from tests.integration.cuda.kernels.everywhere import run_everywhere
-from tests.integration.cuda.kernels.layouts import Pages, mma16, mma16_int8
+from tests.integration.cuda.kernels.layouts import mma16, mma16_int8
 from tests.integration.cuda.kernels.made import TEMPLATES, symbol
-from tests.integration.cuda.kernels.rounding import LEAST, bf16_normal, close, normal, rng
+from tests.integration.cuda.kernels.rounding import bf16_normal, normal, rng
 from tests.integration.kernels.formats import bf16_round
-from tests.support.launches import WANTED, Placed, Step
+from tests.support.launches import WANTED, Step
 
 TOKENS = [1, 7, 8, 9, 31, 32, 33, 64, 65]
 ODD = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, -1e-45, 3.3e38, -1e30, 1e-30]
@@ -190,44 +188,9 @@ def test_attention_over_32k_positions(here):
     assert np.array_equal(decoded, prefilled[[7, 9]])
 
 
-PAGES_FAR = 1 << 22  # of 1 KiB: 4 GiB, where both an offset in bytes and one in values need more than 31 bits
-
-
-MAP_NORESERVE = 0x4000  # of Linux on x86-64; Python 3.11 has no name for it
-
-
-@pytest.fixture
-def far():
-    """One layer of a cache, of a kv head of 32 columns, which is memory only where it is written: [2][page][1][512]."""
-    pages = PAGES_FAR + 16
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE
-    return np.frombuffer(mmap.mmap(-1, 2 * pages * 1024, flags=flags), np.uint16).reshape(2, pages, 1, 512)
-
-
-def test_attention_over_pages_past_4_gib(here, far):
-    shape, starts = sizes.LONG, [39, 19]
-    some = texts.Texts([40, 20], shape.heads, shape.kv_heads, shape.head_dim)
-    near = some.cache().values
-    far[:, PAGES_FAR : PAGES_FAR + near.shape[1]] = near
-    some.table[some.table < near.shape[1]] += PAGES_FAR
-    step, (wanted, size) = some.step(starts), some.wanted(starts)
-    entries = here.entries(symbol("attention", **shape.constants), step.tokens)
-    assert len(entries) == 2
-    for launch in entries:
-        operands = [some.queries(starts), Placed(far), np.zeros(wanted.shape, np.float32)]
-        close(here.run(launch, operands, step)[0][2], wanted, 2.0**-8 * size + LEAST)
-
-
-def test_a_write_to_pages_past_4_gib(here, far):
-    slots = np.array([3, 40, 17])
-    k, v = (normal(seed, 3, 32) for seed in (1, 2))
-    (launch,) = here.entries(symbol("kv_write", kv_heads=1, head_dim=32), 3)
-    here.run(launch, [k, v, Placed(far)], Step(3, slots=slots + PAGES_FAR * 16))
-    wanted = Pages(16, 1, 32)
-    wanted.bits[:] = 0
-    wanted.put(slots, *(bf16_round(side).reshape(3, 1, 32) for side in (k, v)))
-    assert np.array_equal(far[:, PAGES_FAR:], wanted.bits)
-    assert not far[:, :16].any()
+@pytest.mark.parametrize("check", [far.attention, far.kv_write], ids=lambda check: check.__name__)
+def test_pages_past_4_gib(here, check):
+    check(here)
 
 
 def test_attention_of_what_is_not_finite(here):

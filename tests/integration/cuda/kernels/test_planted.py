@@ -9,7 +9,7 @@ import pytest
 
 from pih_runtime.step import Sampling
 from pih_steps import cubin
-from tests.integration.cuda.kernels import checks, sizes, texts
+from tests.integration.cuda.kernels import checks, far, sizes, texts
 from tests.integration.cuda.kernels.made import binding
 from tests.integration.cuda.kernels.rounding import bf16_normal, normal, rng
 from tests.support import simgpu
@@ -95,6 +95,8 @@ CHECKED = {
     kv_write: of("kv_write.cuh"), rope_kv_write: of("rope_kv_write.cuh"), embed: of("embed.cuh"),
     sample: of("sample.cuh"), copies: of("rows.cuh"), silu_mul: of("silu_mul.cuh"),
     attention: [binding("attention", **SHAPE.constants)],
+    far.attention: [binding("attention", **sizes.LONG.constants)],
+    far.kv_write: [binding("kv_write", kv_heads=1, head_dim=32)],
 }  # fmt: skip
 
 PAGE_OF = "step.page_table[sequence * step.counts[3] + block]"
@@ -154,6 +156,14 @@ BUGS = [
     Bug("a token that sees the next", attention, "attention.cuh", "place + 1 <= at[row]", "place <= at[row]"),
     Bug("a token that does not see itself", attention, "attention.cuh", "place <= at[row] ?", "place < at[row] ?"),
     Bug("stale values are weighed", attention, "attention.cuh", "if (block == last / PAGE) v =", "if (false) v ="),
+    Bug("31 bits for where a page is read", far.attention, "attention.cuh", "static_cast<int64>(page)", "page"),
+    Bug(
+        "31 bits for where it is written",
+        far.kv_write,
+        "kv_write.cuh",
+        "static_cast<int64>(slot / PAGE)",
+        "slot / PAGE",
+    ),
     Bug("a counter that is not put back", attention, "attention.cuh", "*counter = 0;", ";"),
     Bug("another kv head", attention, "attention.cuh", "KV_HEADS + kv_head) * PAGE", "KV_HEADS + kv_head / 2) * PAGE"),
     Bug("the bf16 of another id", embed, "embed.cuh", "id / 8 % 2 * 4", "id % 2 * 4"),
@@ -206,7 +216,7 @@ def planted(folder, launches, tmp_path_factory):
     return make
 
 
-@pytest.mark.parametrize("check", CHECKED, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", CHECKED, ids=lambda check: f"{check.__module__.rpartition('.')[2]}.{check.__name__}")
 def test_the_check_passes_on_the_kernels_as_they_are(here, check):
     check(here)
 
