@@ -106,7 +106,7 @@ class Backend(Protocol):
         """The sampled id of each wanted row, in order. A ticket is good once: WorkerError afterwards."""
 
     def logits(self) -> list[memoryview[float]]:
-        """Logits of the wanted rows of the last finished step, each [V] float32."""
+        """Logits of the wanted rows of the last finished step, each [V] float32; none after `stop`."""
 
 
 class GraphDriver(Protocol):

@@ -96,6 +96,13 @@ def test_a_host_without_a_driver(launch, tmp_path):
     assert "to fix: install it, and give the container the GPU: " in text
 
 
+def test_a_library_of_its_name_that_is_no_driver(launch, root, tmp_path):
+    shutil.copy(next((root / "usr/lib").rglob("libz.so.1")), tmp_path / "libcuda.so.1")
+    text = ended(launch(library=tmp_path))
+    assert re.search(r"error: libcuda.so.1 is too old, or not NVIDIA's driver: .*: undefined symbol: cuInit\n", text)
+    assert "to fix: install a newer driver on the host\n" in text
+
+
 def test_the_second_device_is_taken_where_the_first_is_not_the_right_one(launch):
     worker = launch(devices="sm_90:80000000000,sm_89:400000000,sm_89:24000000000")
     assert "simgpu 2 (sm_89)" in worker.wait_for("backend/cuda:")

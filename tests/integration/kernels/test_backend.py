@@ -199,8 +199,10 @@ def test_stop_ends_threads_and_refuses_steps(parts_of):
     backend = CpuBackend(*parts_of, 3)
     assert threading.active_count() == before + 3
     run(backend, (0, 0, PROMPT))
+    assert backend.logits()
     backend.stop()
     backend.stop()
+    assert backend.logits() == []
     assert threading.active_count() == before
     with pytest.raises(WorkerError, match="has stopped"):
         backend.submit(batch((0, 0, PROMPT)))

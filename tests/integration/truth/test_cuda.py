@@ -48,6 +48,7 @@ def driver(tiny, deployed, gpu):
     backend = models.cuda_backend(sm, gpu, graphs=graphs)(checkpoint, tiny.graph, LIMITS)
     yield Driver(backend)
     backend.stop()
+    assert backend.logits() == []
 
 
 def in_company(driver, ids):

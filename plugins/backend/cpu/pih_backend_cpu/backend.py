@@ -126,6 +126,7 @@ class CpuBackend:
             self._stopped = True
         self._queue.put(None)
         self._workers[0].join()
+        self._finished_rows = 0
         self._pack.stop(self._team.address)
         for worker in self._workers[1:]:
             worker.join()

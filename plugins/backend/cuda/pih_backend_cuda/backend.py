@@ -145,6 +145,7 @@ class CudaBackend:
                 return
             self._stopped = True
             self._waited_for.clear()
+            self._finished_rows = 0
         with released_on_failure(self._device):
             self._device.use()
             self._driver("cuStreamSynchronize", self._device.stream)

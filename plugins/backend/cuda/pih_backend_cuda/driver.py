@@ -79,7 +79,7 @@ class Driver:
                 function = getattr(self._library, name)
             except AttributeError as problem:
                 raise WorkerError(
-                    f"the NVIDIA driver is too old: {problem}", fix="install a newer driver on the host"
+                    f"{LIBRARY} is too old, or not NVIDIA's driver: {problem}", fix="install a newer driver on the host"
                 ) from problem
             function.argtypes, function.restype = arguments, c_int
             self._functions[name] = function
