@@ -18,6 +18,7 @@ from pih.structure import StructureError, dotted, nearest, structure
 from pih_runtime.errors import LockError, UsageError
 
 SCHEMA = 1
+ALL = "*"  # no name of anything; an empty name is what an unset variable of a script leaves
 
 
 @attrs.frozen
@@ -62,8 +63,8 @@ def load(root: Path) -> Pins:
 
 
 def chosen(pins: Pins, what: str) -> tuple[Artifact, ...]:
-    """What `--upgrade WHAT` moves: '' all that a registry serves, 'base' the .debs, else the one of that name."""
-    if what == "":
+    """What `--upgrade WHAT` moves: ALL that a registry serves, 'base' the .debs, else the one of that name."""
+    if what == ALL:
         return tuple(pin for pin in pins.artifacts if pin.kind in ("deb", "wheel", "npm"))
     if what == "base":
         return tuple(pin for pin in pins.artifacts if pin.kind == "deb")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from ipaddress import ip_address
 
 import attrs
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -116,6 +117,17 @@ def _pins_are_of_separate_weights(intent: Intent) -> None:
         )
 
 
+def _the_host_is_an_address(intent: Intent) -> None:
+    """Programs read part of an IPv4 address, such as 10.1, each in its own way."""
+    host = intent.service.host
+    if ":" in host or re.fullmatch(r"[0-9.]+", host):
+        try:
+            ip_address(host)
+        except ValueError:
+            fix = 'write it like "127.0.0.1" or "::1", without a port: that is service.port'
+            raise RefusedError("service.host", f"{show(host)} is no address", fix) from None
+
+
 def _preferences_are_versions(intent: Intent) -> None:
     for text in intent.selection.prefer:
         try:
@@ -143,4 +155,5 @@ _RULES: tuple[Callable[[Intent], None], ...] = (
     _fallbacks_are_named,
     _pins_are_of_separate_weights,
     _preferences_are_versions,
+    _the_host_is_an_address,
 )

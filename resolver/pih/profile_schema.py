@@ -17,7 +17,7 @@ from pih.structure import RefusedError, show
 
 Isa = Literal["x86-64-v3", "x86-64-v4-bf16-vnni", "native"]
 MODEL_KINDS = ("pypi", "npm", "hf", "file", "synthetic")
-_NAME = r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?"
+_NAME = r"[a-z0-9]([a-z0-9._-]{0,126}[a-z0-9])?"
 _PLUGIN = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
 _HOST = r"[0-9A-Za-z.:_-]{1,253}"
 _PATH = r"[^\0\n]{0,4096}"
@@ -91,7 +91,7 @@ def _file_source(doc: str, example: str) -> Any:
 class Deployment:
     """What this deployment is called."""
 
-    name: str = _text(_NAME, "Name of the deployment and of its image.", "smollm2-cpu")
+    name: str = _text(_NAME, "Name of the deployment and of its image, of at most 128 characters.", "smollm2-cpu")
 
 
 @attrs.frozen(kw_only=True)

@@ -70,7 +70,7 @@ class SealError(PihError):
 
 
 class WorkerError(PihError):
-    """The worker or the engine that runs it."""
+    """The worker, the engine that runs it, or the host: a full disk, a place that may not be read or written."""
 
     exit_code = 9
 

@@ -51,7 +51,8 @@ def run(
         out.seek(0)
         if process.returncode:
             said = [line for line in err.read().decode(errors="replace").splitlines() if line.strip()]
-            raise FetchError("\n    ".join([f"{client} failed:", *said[-_LINES:]]))
+            fix = f"name what your registries have, or see to the mirrors in your own configuration of {client}"
+            raise FetchError("\n    ".join([f"{client} failed:", *said[-_LINES:]]), fix=fix)
         return out.read().decode(errors="replace")
 
 

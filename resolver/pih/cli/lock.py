@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.option(
     "--upgrade",
     metavar="[NAME]",
-    flag_value="",
+    flag_value=pins.ALL,
     is_flag=False,
     default=None,
     help="Move a plugin to the catalog's newest that serves, or artifacts to what your registries offer: one by its "
@@ -84,7 +84,7 @@ def _asked(found: Lock, what: str) -> frozenset[str]:
         raise UsageError(
             f"no plugin or artifact is called {what!r}", fix=f"{meant}give base, or the name of one in the lock"
         ) from problem
-    return artifacts | ids if what == "" else artifacts
+    return artifacts | ids if what == pins.ALL else artifacts
 
 
 def _before(path: Path) -> Lock | None:

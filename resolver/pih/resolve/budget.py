@@ -64,13 +64,14 @@ def check(budget: Budget, size: Size, measure: Measure, levers: Callable[[], Lev
         *([f"device.memory = {memory(budget.device)}"] if on_device else []),
         *([f"target.memory = {memory(budget.total)}"] if budget.total > budget.limit else []),
     ]
+    fits = [" with ".join(larger), *nearest(size, measure, levers())]
     raise ResolutionError(
         f"Because {reasons[on_device]},\n"
         f"  and {terms} = {_mib(total)}{' on each device' if on_device else ''}.\n"
         f"  So it is {_mib(total - limit)} too large.",
-        fix="the nearest fits are " + ", or ".join([" with ".join(larger), *nearest(size, measure, levers())]),
+        fix=f"the nearest {'fits are' if len(fits) > 1 else 'fit is'} {', or '.join(fits)}",
     )
 
 
 def _mib(nbytes: int) -> str:
-    return f"{nbytes / 2**20:.1f} MiB"
+    return f"{nbytes / 2**20:.1f} MiB" if nbytes >= 2**20 // 10 else f"{nbytes / 2**10:.1f} KiB"

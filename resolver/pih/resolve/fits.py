@@ -5,8 +5,8 @@ What nothing in the catalog supports is not tried: `Levers` says what there is b
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import count
+from collections.abc import Callable, Sequence
+from itertools import combinations, count
 from typing import Any
 
 import attrs
@@ -17,6 +17,7 @@ from pih_runtime.errors import ResolutionError
 _CONTEXT_GRAIN = 16
 _LEAST_SHARE = 16  # a context of less than this part of what was asked is another deployment, no near fit
 _LEAST_TOKENS = 16
+_MOST_OFFERED = 3  # of changes that take as many limits together
 _MOST_MIB = 999_999  # the largest number that a profile takes before a unit
 
 
@@ -54,7 +55,7 @@ def over(budget: Budget) -> bool:
 
 def nearest(size: Size, measure: Measure, levers: Levers) -> list[str]:
     """Changes of the profile that make it fit, in words: single ones, else as few together as do."""
-    steps = [] if _hopeless(measure(size)) else _smaller(size)
+    steps: list[Step] = [] if _hopeless(measure(size)) else [_smaller(lever) for lever in _LIMITS]
     steps += [_stored(levers.formats), _spread(levers.devices), *([_spilling] if levers.spills else [])]
     alone = [_words(size, found) for step in steps if (found := step(size, measure))]
     if alone:
@@ -62,10 +63,10 @@ def nearest(size: Size, measure: Measure, levers: Levers) -> list[str]:
     for stored in (size, *(attrs.evolve(size, weights=weights) for weights in levers.formats)):
         if not _runs(stored, measure) or _hopeless(measure(stored)):
             continue
-        single = [step(stored, measure) for step in _smaller(stored)]
-        several = single if any(single) else [_together(stored, measure)]
-        if any(several):
-            return [_words(size, found) for found in several if found]
+        for many in range(1, len(_LIMITS) + 1):
+            several = [found for limits in combinations(_LIMITS, many) if (found := _together(stored, limits, measure))]
+            if several:
+                return [_words(size, found) for found in several[:_MOST_OFFERED]]
     return []
 
 
@@ -82,27 +83,61 @@ def _hopeless(budget: Budget) -> bool:
     return budget.weights + budget.host > budget.limit
 
 
-def _smaller(size: Size) -> list[Step]:
-    cache = [_half_cache] if size.limits.kv_dtype == "f32" else []
-    return [_if_it_fits(step) for step in (_shorter, _fewer_sequences, *cache, _fewer_tokens, _fewer_threads)]
+@attrs.frozen
+class _Limit:
+    """A number of a profile that takes memory, as a multiple of `grain`. least: of it, beside the rest of the size."""
+
+    of: Callable[[Size], int]
+    least: Callable[[Size], int]
+    at: Callable[[Size, int], Size]
+    grain: int = 1
 
 
-def _together(size: Size, measure: Measure) -> Size | None:
-    """The first that fits as one limit after the other goes down."""
-    for step in (_half_cache, _least_tokens, _one_thread, _one_sequence, _shorter):
-        found = step(size, measure)
-        if found is not None and _fits(found, measure):
-            return found
-        size = found or size
-    return None
+def _limited(size: Size, **limits: Any) -> Size:
+    return attrs.evolve(size, limits=attrs.evolve(size.limits, **limits))
 
 
-def _if_it_fits(step: Step) -> Step:
-    def checked(size: Size, measure: Measure) -> Size | None:
-        found = step(size, measure)
-        return found if found is not None and found != size and _fits(found, measure) else None
+# In the order in which they are given back where several went down: the first is what a user would miss most.
+_LIMITS = (
+    _Limit(
+        lambda size: size.limits.context,
+        lambda size: max(size.limits.context // _LEAST_SHARE // _CONTEXT_GRAIN, 1) * _CONTEXT_GRAIN,
+        lambda size, context: _limited(size, context=context),
+        _CONTEXT_GRAIN,
+    ),
+    _Limit(lambda size: size.limits.batch, lambda _: 1, lambda size, batch: _limited(size, batch=batch)),
+    _Limit(  # bytes
+        lambda size: 4 if size.limits.kv_dtype == "f32" else 2,
+        lambda _: 2,
+        lambda size, width: _limited(size, kv_dtype="f32" if width == 4 else "bf16"),
+        2,
+    ),
+    _Limit(
+        lambda size: size.limits.tokens,
+        lambda size: max(size.limits.batch, min(_LEAST_TOKENS, size.limits.tokens)),
+        lambda size, tokens: _limited(size, tokens=tokens),
+    ),
+    _Limit(lambda size: size.threads, lambda _: 1, lambda size, threads: attrs.evolve(size, threads=threads)),
+)
 
-    return checked
+
+def _smaller(limit: _Limit) -> Step:
+    """One limit, as far down as it takes."""
+    return lambda size, measure: _together(size, (limit,), measure)
+
+
+def _together(size: Size, limits: Sequence[_Limit], measure: Measure) -> Size | None:
+    """These limits, all of them lower: each, one after the other, as large as fits beside the rest."""
+    lowered = size
+    for limit in limits:
+        if limit.of(lowered) <= limit.least(lowered):
+            return None
+        lowered = limit.at(lowered, limit.least(lowered))
+    if not _fits(lowered, measure):
+        return None
+    for limit in limits:
+        lowered = _raised(lowered, limit, limit.of(size), measure)
+    return lowered
 
 
 def _stored(formats: tuple[str, ...]) -> Step:
@@ -149,64 +184,27 @@ def _spilling(size: Size, measure: Measure) -> Size | None:
     return at(high)
 
 
-def _shorter(size: Size, measure: Measure) -> Size | None:
-    now = size.limits.context
-    least = max(now // _LEAST_SHARE // _CONTEXT_GRAIN, 1) * _CONTEXT_GRAIN
-    return _most(now, least, _CONTEXT_GRAIN, lambda context: _limited(size, context=context), measure)
+def _raised(size: Size, limit: _Limit, most: int, measure: Measure) -> Size:
+    """The limit at the largest value below `most` that fits, from one that does; a multiple of its grain.
 
-
-def _fewer_sequences(size: Size, measure: Measure) -> Size | None:
-    return _most(size.limits.batch, 1, 1, lambda batch: _limited(size, batch=batch), measure)
-
-
-def _fewer_tokens(size: Size, measure: Measure) -> Size | None:
-    least = max(size.limits.batch, min(_LEAST_TOKENS, size.limits.tokens))
-    return _most(size.limits.tokens, least, 1, lambda tokens: _limited(size, tokens=tokens), measure)
-
-
-def _fewer_threads(size: Size, measure: Measure) -> Size | None:
-    return _most(size.threads, 1, 1, lambda threads: attrs.evolve(size, threads=threads), measure)
-
-
-def _half_cache(size: Size, _: Measure) -> Size | None:
-    return _limited(size, kv_dtype="bf16")
-
-
-def _least_tokens(size: Size, _: Measure) -> Size | None:
-    return _limited(size, tokens=max(size.limits.batch, min(_LEAST_TOKENS, size.limits.tokens)))
-
-
-def _one_thread(size: Size, _: Measure) -> Size | None:
-    return attrs.evolve(size, threads=1)
-
-
-def _one_sequence(size: Size, _: Measure) -> Size | None:
-    return _limited(size, batch=1)
-
-
-def _most(now: int, least: int, grain: int, at: Callable[[int], Size], measure: Measure) -> Size | None:
-    """The largest count below `now`, a multiple of grain, that fits; None where not even `least` does.
-
-    Memory grows with every count, and nearly in a straight line: its answer is tried, in turn with the middle.
+    Memory grows with every limit, and nearly in a straight line: its answer is tried, in turn with the middle.
     """
-    low, high = least, now
-    if now <= least or not _fits(at(least), measure):
-        return None
+    low, high, grain = limit.of(size), most, limit.grain
     for turn in count():
         if high - low <= grain:
             break
-        small, large = _used(measure(at(low))), _used(measure(at(high)))
+        small, large = _used(measure(limit.at(size, low))), _used(measure(limit.at(size, high)))
         line = (high - low) * -small // max(large - small, 1)
         guess = low + ((high - low) // 2 if turn % 2 else line)
         guess = min(max(guess // grain * grain, low + grain), high - 1)
         step = guess + grain
-        if _fits(at(guess), measure):
+        if _fits(limit.at(size, guess), measure):
             low = guess
-            if step < high and not _fits(at(step), measure):
+            if step < high and not _fits(limit.at(size, step), measure):
                 break
         else:
             high = guess
-    return at(low)
+    return limit.at(size, low)
 
 
 def _used(budget: Budget) -> int:
@@ -229,10 +227,6 @@ def _runs(size: Size, measure: Measure) -> bool:
     except ResolutionError:
         return False
     return True
-
-
-def _limited(size: Size, **limits: Any) -> Size:
-    return attrs.evolve(size, limits=attrs.evolve(size.limits, **limits))
 
 
 def _words(before: Size, after: Size) -> str:

