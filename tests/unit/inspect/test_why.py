@@ -115,6 +115,14 @@ def test_every_kernel_and_artifact_by_name_and_digest():
             assert reasons.is_profile_line(shortest(name)[0])
 
 
+def test_an_op_that_falls_back_says_so_and_who_allows_it():
+    slow = ("silu_mul: scalar reference silu_mul_ref (none is fast)", "linear q4_1: scalar reference l_ref (none is)")
+    graph = causes.of_lock(attrs.evolve(LOCK, fallbacks=slow))
+    for op, line in zip(("silu_mul", "linear"), slow, strict=True):
+        assert graph.things["op", op].about.endswith(f"; the profile's kernels.fallback_ops allows it: {line}")
+    assert "fallback" not in graph.things["op", "rope"].about
+
+
 def test_all_chains_come_shortest_first_and_once():
     (answer,) = why.answers(GRAPH, "backend/cpu")
     lengths = [len(chain) for chain in answer.chains]
