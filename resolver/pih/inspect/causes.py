@@ -132,7 +132,10 @@ def _of_plan(lock: Lock) -> Iterable[tuple[Thing, list[Cause]]]:
         served = f"{len(symbols)} kernels" if len(symbols) > 1 else f"kernel {symbols[0]}"
         slow = [line for line in lock.fallbacks if line.partition(":")[0].split()[0] == op]
         allowed = f"; the profile's kernels.fallback_ops allows it: {', '.join(slow)}" if slow else ""
-        yield Thing("op", op, f"served by {served}{allowed}"), [Cause((f"{model[1]} lowers the model to calls of {op}",), model)]
+        yield (
+            Thing("op", op, f"served by {served}{allowed}"),
+            [Cause((f"{model[1]} lowers the model to calls of {op}",), model)],
+        )
     plan = Cause((f"{model[1]} lowers the model to the plan",), model)
     yield Thing("part", "plan", f"{lock.plan.calls} calls", f"sha256:{lock.plan.sha256}"), [plan]
 
