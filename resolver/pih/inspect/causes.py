@@ -130,8 +130,8 @@ def _of_plan(lock: Lock) -> Iterable[tuple[Thing, list[Cause]]]:
         yield Thing("kernel", binding.symbol, about, component=pack), [cause]
     for op, symbols in kernels.items():
         served = f"{len(symbols)} kernels" if len(symbols) > 1 else f"kernel {symbols[0]}"
-        slow = [line for line in lock.fallbacks if line.partition(":")[0].split()[0] == op]
-        allowed = f"; the profile's kernels.fallback_ops allows it: {', '.join(slow)}" if slow else ""
+        falling = [line for line in lock.fallbacks if line.partition(":")[0].split()[0] == op]
+        allowed = f"; the profile's kernels.fallback_ops allows it: {', '.join(falling)}" if falling else ""
         yield (
             Thing("op", op, f"served by {served}{allowed}"),
             [Cause((f"{model[1]} lowers the model to calls of {op}",), model)],
