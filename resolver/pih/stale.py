@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pih.catalog import Catalog, Manifest, fingerprint
 from pih.lock import Lock, Permissions, Plugin, RuntimeHalf, path_for
+from pih.origin import LOCAL
 from pih.profile import Profile
 from pih_runtime.errors import LockError
 
@@ -14,6 +15,7 @@ from pih_runtime.errors import LockError
 def check(lock: Lock, profile: Profile, catalog: Catalog) -> None:
     """Raise LockError (exit 5) where the profile, or a plugin that the lock has, is not as it was locked.
 
+    catalog: as it was settled beside this lock (`trust.Offers.beside`).
     A new plugin does not matter: `pih lock` keeps to those that are locked, as long as they serve.
     """
     where = str(path_for(profile.path))
@@ -32,8 +34,17 @@ def withdrawn(lock: Lock, catalog: Catalog) -> dict[str, str]:
     return {
         f"{plugin.id} {plugin.version}": now.yanked
         for plugin in lock.plugins
-        if (now := known.get((plugin.id, plugin.version))) and _same_files(plugin, lock, now, catalog)
+        if (now := known.get((plugin.id, plugin.version)))
+        and same_files(plugin, lock, now, catalog)
+        and (_word(now, catalog) == LOCAL) == (plugin.trust == LOCAL)  # a copy of one's own is nobody's to withdraw
     }
+
+
+def same_files(plugin: Plugin, lock: Lock, now: Manifest, catalog: Catalog) -> bool:
+    """Whether the catalog's plugin of this id and version has the files that the lock has."""
+    origin = catalog.origin(now)
+    carried = [item.sha256 for item in lock.artifacts if plugin.artifact and item.name == plugin.artifact]
+    return ([origin.sha256] if origin else []) == carried
 
 
 def runtime_half(plugin: Manifest) -> RuntimeHalf | None:
@@ -64,21 +75,21 @@ def _moved(plugin: Plugin, lock: Lock, catalog: Catalog) -> str:
             return f"{name} is refused: {why}"
         offers = ", ".join(item.version for item in known)
         return f"the lock has {name}, the catalog {f'has {offers}' if offers else 'has no such plugin any more'}"
-    if not _same_files(plugin, lock, now, catalog):
+    if not same_files(plugin, lock, now, catalog):
         return f"the files of {name} are others than those that were locked"
-    origin = catalog.origin(now)
-    trust = origin.trust if origin else "built-in"
+    trust, origin = _word(now, catalog), catalog.origin(now)
     if trust != plugin.trust:
         return f"{name} was trusted on the word of {plugin.trust}, and now on that of {trust}"
+    if origin is not None and not origin.held:
+        return f"{name} lies elsewhere than when it was locked"
     if fingerprint(now) != plugin.manifest:
         return f"the plugin.toml of {name} says something else than when it was locked{_tables(plugin, now)}"
     return ""
 
 
-def _same_files(plugin: Plugin, lock: Lock, now: Manifest, catalog: Catalog) -> bool:
+def _word(now: Manifest, catalog: Catalog) -> str:
     origin = catalog.origin(now)
-    carried = [item.sha256 for item in lock.artifacts if plugin.artifact and item.name == plugin.artifact]
-    return ([origin.sha256] if origin else []) == carried
+    return origin.trust if origin else "built-in"
 
 
 def _tables(plugin: Plugin, now: Manifest) -> str:

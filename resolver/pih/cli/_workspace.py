@@ -21,6 +21,7 @@ from pih.catalog import Catalog
 from pih.cli import _terminal
 from pih.lock import Artifact, Lock
 from pih.profile import Profile
+from pih.trust import Offers
 from pih_runtime.errors import SealError, UsageError
 
 SOURCE_ROOT = Path(__file__).resolve().parents[3]
@@ -107,16 +108,17 @@ class Deployment:
 def deployment(profile_path: Path, *, offline: bool, listener: Listener) -> Deployment:
     """The profile's lock, checked against profile and catalog; resolved only where there is none yet."""
     intent = profile.load(profile_path)
-    known = catalog_of(intent)
+    offers = offers_of(intent)
     path = lock_path(intent)
     if path.exists():
         found = locks.read(path)
+        known = beside(offers, found)
         stale.check(found, intent, known)
         _check_unchanged(found, intent, known, listener)
     else:
-        found = resolve(intent, known, None, offline=offline, listener=listener)
+        found = resolve(intent, offers, None, offline=offline, listener=listener)
         locks.write(found, path)
-    return Deployment(intent, found, path, withdrawn(found, known, intent, listener))
+    return Deployment(intent, found, path, withdrawn(found, offers, intent, listener))
 
 
 def _check_unchanged(found: Lock, intent: Profile, known: Catalog, listener: Listener) -> None:
@@ -133,18 +135,25 @@ def _check_unchanged(found: Lock, intent: Profile, known: Catalog, listener: Lis
     unchanged.check(found, intent, known, held, default_root(os.environ) / "lowered")
 
 
-def withdrawn(found: Lock, known: Catalog, intent: Profile, listener: Listener) -> dict[str, str]:
+def withdrawn(found: Lock, offers: Offers, intent: Profile, listener: Listener) -> dict[str, str]:
     """Why plugins of the lock were withdrawn by their publishers, told to the listener too."""
-    gone = stale.withdrawn(found, known)
+    gone = stale.withdrawn(found, beside(offers, found))
     for name, why in gone.items():
         fix = f"pih lock --profile {intent.path} --upgrade {name.partition(' ')[0]}"
         listener(Withdrawn(name, _terminal.printable(why), _terminal.printable(fix)))
     return gone
 
 
-def catalog_of(intent: Profile) -> Catalog:
-    """The plugins that a profile can have: the source tree's own, and the trusted ones from outside."""
+def offers_of(intent: Profile) -> Offers:
+    """The plugins that a profile can have: the source tree's own, and those from outside."""
     return trust.load(SOURCE_ROOT, intent, os.environ)
+
+
+def beside(offers: Offers, lock: Lock | None) -> Catalog:
+    """The catalog for a lock that is there, or for a first one."""
+    from pih.resolve import outside
+
+    return offers.beside(outside.held(lock))
 
 
 def lock_path(intent: Profile) -> Path:
@@ -156,11 +165,11 @@ def lock_path(intent: Profile) -> Path:
     return folder / locks.path_for(intent.path).name
 
 
-def resolve(intent: Profile, known: Catalog, previous: Lock | None, *, offline: bool, listener: Listener) -> Lock:
+def resolve(intent: Profile, offers: Offers, previous: Lock | None, *, offline: bool, listener: Listener) -> Lock:
     """The resolver, with the user's store and registries behind it."""
     from pih.resolve.locking import lock as resolve_profile
 
-    shelf = store()
+    shelf, known = store(), beside(offers, previous)
 
     def bring(artifact: Artifact) -> Path:
         from pih.build import fetch  # what is locked already asks for no file

@@ -15,6 +15,7 @@ from pih import profile, trust
 from pih.catalog import Catalog, Manifest
 from pih.cli import _terminal, _workspace
 from pih.columns import aligned
+from pih.origin import Origin
 from pih.structure import nearest, unstructure
 from pih.trust import add as adding
 from pih.trust import index, keyring, keys, places, publish
@@ -198,8 +199,8 @@ def rotate(path: Path, key_path: Path, new_path: Path) -> None:
 
 def _catalog(profile_path: Path | None) -> Catalog:
     if profile_path is not None:
-        return _workspace.catalog_of(profile.load(profile_path))
-    return trust.here(_workspace.SOURCE_ROOT, os.environ)
+        return _workspace.offers_of(profile.load(profile_path)).beside(())
+    return trust.here(_workspace.SOURCE_ROOT, os.environ).beside(())
 
 
 def _row(plugin: Manifest, known: Catalog) -> dict[str, Any]:
@@ -209,8 +210,14 @@ def _row(plugin: Manifest, known: Catalog) -> dict[str, Any]:
         "version": plugin.version,
         "source": origin.source if origin else "workspace",
         "trust": origin.trust if origin else "built-in",
-        "why": f"withdrawn: {plugin.yanked}" if plugin.yanked else "",
+        "why": f"withdrawn: {plugin.yanked}" if plugin.yanked else _rivals(origin),
     }
+
+
+def _rivals(origin: Origin | None) -> str:
+    if origin is None or not origin.rivals:
+        return ""
+    return f"not decided: {' and '.join(origin.rivals)} has other files of the same version"
 
 
 def _described(plugin: Manifest, known: Catalog) -> str:

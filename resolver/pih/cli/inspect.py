@@ -83,7 +83,7 @@ def _withdrawn(lock: Lock) -> dict[str, str]:
     """What the keyring's catalogs say now of a bundle's plugins from outside; said on stderr too."""
     if all(plugin.trust == "built-in" for plugin in lock.plugins):
         return {}
-    gone = stale.withdrawn(lock, trust.here(_workspace.SOURCE_ROOT, os.environ))
+    gone = stale.withdrawn(lock, _workspace.beside(trust.here(_workspace.SOURCE_ROOT, os.environ), lock))
     for name, why in gone.items():
         _terminal.say([f"withdrawn {name} by its publisher: {why}"], err=True)
     return gone

@@ -43,17 +43,17 @@ def command(profile_path: Path, upgrade: str | None, offline: bool, as_json: boo
     Prints each decision that moved, from what to what, and why.
     """
     intent = profile.load(profile_path)
-    known = _workspace.catalog_of(intent)
+    offers = _workspace.offers_of(intent)
     path = _workspace.lock_path(intent)
     before = _before(path)
     with renderer() as listener:
         start, asked = before, frozenset[str]()
         if upgrade is not None:
-            start = before or _workspace.resolve(intent, known, None, offline=offline, listener=listener)
+            start = before or _workspace.resolve(intent, offers, None, offline=offline, listener=listener)
             asked = _asked(start, upgrade)
             start = _upgraded(start, asked)
-        after = _workspace.resolve(intent, known, start, offline=offline, listener=listener)
-        gone = _workspace.withdrawn(after, known, intent, listener)
+        after = _workspace.resolve(intent, offers, start, offline=offline, listener=listener)
+        gone = _workspace.withdrawn(after, offers, intent, listener)
     found: list[Move] = []
     if after != before:
         from pih.inspect import moves

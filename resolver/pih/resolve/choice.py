@@ -7,6 +7,7 @@ from pathlib import Path
 
 from packaging.specifiers import SpecifierSet
 
+from pih import stale
 from pih.catalog import Catalog, Manifest, abi_problem
 from pih.lock import Lock, Target
 from pih.profile import Profile
@@ -24,19 +25,21 @@ from pih_runtime.errors import ResolutionError
 def choose(profile: Profile, catalog: Catalog, target: Target, previous: Lock | None) -> Solution:
     """The plugins of the deployment, those of the lock before as long as they serve; raises ResolutionError."""
     held = frozenset((plugin.id, plugin.version) for plugin in previous.plugins) if previous else frozenset()
+    kept = held & frozenset(key_of(plugin) for plugin in catalog.plugins if _is_kept(plugin, previous, catalog))
     preferred = [preference(text) for text in profile.intent.selection.prefer]
     _known(preferred, profile, catalog)
     found = solve(
         roots(profile, catalog.root),
         catalog.plugins,
-        lambda plugin: unfit(plugin, target, held, preferred),
-        ranking(held, [name for name, _ in preferred], frozenset(catalog.origins)),
+        lambda plugin: unfit(plugin, target, kept, preferred),
+        ranking(held, [name for name, _ in preferred], catalog),
     )
     if isinstance(found, DeadEnd):
         chain = explain.chain(found.need, found.served)
         raise outside.failure(found, chain, catalog, explain.failure(found, catalog.plugins))
     if circle(found):
         raise explain.cycle(found)
+    outside.check_decided(found, catalog)
     return found
 
 
@@ -59,12 +62,15 @@ def roots(profile: Profile, root: Path) -> tuple[Need, ...]:
 
 
 def unfit(
-    plugin: Manifest, target: Target, held: frozenset[Key], preferred: list[tuple[str, SpecifierSet]]
+    plugin: Manifest, target: Target, kept: frozenset[Key], preferred: list[tuple[str, SpecifierSet]]
 ) -> Misfit | None:
-    """Why a plugin is out whatever else is chosen. held: plugins of the lock before; they outlive a withdrawal."""
+    """Why a plugin is out whatever else is chosen.
+
+    kept: plugins whose files the lock before has; they outlive a withdrawal.
+    """
     if problem := abi_problem(plugin.abi):
         return Misfit("abi", f"its {problem}")
-    if plugin.yanked and key_of(plugin) not in held:
+    if plugin.yanked and key_of(plugin) not in kept:
         return Misfit("yanked", f"it was withdrawn: {plugin.yanked}")
     for name, versions in preferred:
         if plugin.id == name and not versions.contains(plugin.version, prereleases=True):
@@ -73,17 +79,25 @@ def unfit(
     return Misfit("target", problem) if problem else None
 
 
-def ranking(held: frozenset[Key], preferred: list[str], outside: frozenset[Key]) -> Callable[[Manifest], int]:
+def ranking(held: frozenset[Key], preferred: list[str], catalog: Catalog) -> Callable[[Manifest], int]:
     """Preference between plugins: the profile's, in its order, then those of the lock before, then all others.
 
-    outside: plugins that are not the source tree's own. They come last, so that none takes a place unasked.
+    Of these the source tree's own come first, so that none takes a place unasked; then those whose place the profile
+    names. Which place a plugin is taken from is decided already (`trust.settle`).
     """
 
     def rank(plugin: Manifest) -> int:
         place = preferred.index(plugin.id) if plugin.id in preferred else len(preferred)
-        return 4 * place + 2 * (key_of(plugin) not in held) + (key_of(plugin) in outside)
+        origin = catalog.origin(plugin)
+        from_where = 0 if origin is None else 1 if origin.entry >= 0 else 2
+        return 6 * place + 3 * (key_of(plugin) not in held) + from_where
 
     return rank
+
+
+def _is_kept(plugin: Manifest, previous: Lock | None, catalog: Catalog) -> bool:
+    before = next((item for item in previous.plugins if item.id == plugin.id), None) if previous else None
+    return before is not None and previous is not None and stale.same_files(before, previous, plugin, catalog)
 
 
 def _known(preferred: list[tuple[str, SpecifierSet]], profile: Profile, catalog: Catalog) -> None:

@@ -16,10 +16,12 @@ import attrs
 
 from pih.build import purl
 from pih.catalog import Catalog, Manifest
-from pih.lock import Artifact, Step
+from pih.lock import Artifact, Lock, Step
+from pih.origin import Held
 from pih.pins import Pins
 from pih.reading import json_of
-from pih.resolve.outcome import DeadEnd
+from pih.resolve import explain
+from pih.resolve.outcome import DeadEnd, Solution
 from pih.structure import StructureError, dotted, structure
 from pih_runtime.errors import ResolutionError
 from pih_steps.plugins import PARAM, unpack
@@ -49,6 +51,18 @@ def artifact_of(plugin: Manifest, catalog: Catalog, reasons: tuple[str, ...]) ->
         purls=(purl.render("generic", "plugin", "", origin.place),),
         licence=plugin.licence,
         reasons=reasons,
+    )
+
+
+def held(lock: Lock | None) -> tuple[Held, ...]:
+    """The plugins from outside that a lock has, for `trust.Offers.beside`; none without a lock."""
+    if lock is None:
+        return ()
+    carried = {artifact.name: artifact for artifact in lock.artifacts}
+    return tuple(
+        Held(plugin.id, plugin.version, purl.parse(archive.purls[0]).qualifiers, plugin.trust, archive.sha256)
+        for plugin in lock.plugins
+        if (archive := carried.get(plugin.artifact))
     )
 
 
@@ -136,6 +150,21 @@ def failure(end: DeadEnd, chain: str, catalog: Catalog, own: ResolutionError) ->
     return ResolutionError(
         f"Because {chain}{because}.\n  So {wanted or capability} cannot be chosen.{tables}", fix=fixes
     )
+
+
+def check_decided(found: Solution, catalog: Catalog) -> None:
+    """Raises ResolutionError where several places have other files of a chosen plugin, and nothing says which."""
+    for need, plugin in found.served:
+        origin = catalog.origin(plugin)
+        if origin is not None and origin.rivals:
+            sources = " and ".join((f"{origin.source} (signed by {origin.trust})", *origin.rivals))
+            raise ResolutionError(
+                f"Because {explain.chain(need, found.served)},\n"
+                f"  and {sources} have different files of {plugin.id} {plugin.version}.\n"
+                "  So which of them is meant is for you to say.",
+                fix="name the place in the profile ([[plugins]] path = …, or package = …), or take the others out of "
+                "your keyring: pih catalog remove NAME",
+            )
 
 
 def _owner(tree: str, carried: Mapping[str, Artifact]) -> tuple[str, str]:

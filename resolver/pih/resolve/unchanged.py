@@ -1,7 +1,7 @@
-"""Whether a lock still says what locking would say, where neither profile nor plugin.toml tells: `pih.stale` has those.
+"""Whether a lock still says what locking would say, where no profile or plugin tells: `pih.stale` has those.
 
 Code and files of the source tree are not locked by digest, and yet a plan follows from some of them; files beside the
-profile are, and may be others by now; a plugin from outside may lie elsewhere.
+profile are, and may be others by now.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from pih.build import purl
 from pih.catalog import Catalog
 from pih.lock import Artifact, Lock, path_for
 from pih.profile import Profile
-from pih.resolve import outside
 from pih.resolve.lowered import lowered
 from pih.resolve.lowering import Fetch, because_of
 from pih_runtime.errors import FetchError, LockError, ResolutionError
@@ -24,22 +23,10 @@ _READ = 16 << 20  # bytes of a file that are compared with its digest each time;
 
 def check(lock: Lock, profile: Profile, catalog: Catalog, fetch: Fetch, memo: Path | None) -> None:
     """Raise LockError (exit 5) where it does not. fetch: from the store alone; what is not there cannot be judged."""
-    problem = _elsewhere(lock, catalog) or _other_files(lock, profile.path.parent)
-    problem = problem or _other_plan(lock, profile, catalog, fetch, memo)
+    problem = _other_files(lock, profile.path.parent) or _other_plan(lock, profile, catalog, fetch, memo)
     if problem:
         fix = f"pih lock --profile {profile.path}"
         raise LockError(problem, where=str(path_for(profile.path)), fix=fix)
-
-
-def _elsewhere(lock: Lock, catalog: Catalog) -> str:
-    """Why a plugin from outside is not where the lock says, or ''."""
-    held = {artifact.name: artifact.purls for artifact in lock.artifacts if artifact.kind == "plugin"}
-    locked = {(plugin.id, plugin.version) for plugin in lock.plugins if plugin.artifact}
-    for plugin in catalog.plugins:
-        now = outside.artifact_of(plugin, catalog, ()) if (plugin.id, plugin.version) in locked else None
-        if now is not None and now.purls != held[now.name]:
-            return f"plugins: {plugin.id} {plugin.version} lies elsewhere than when it was locked"
-    return ""
 
 
 def _other_files(lock: Lock, folder: Path) -> str:

@@ -4,6 +4,6 @@ May import `catalog`, `profile` and `pih_steps`. Nothing of a plugin is imported
 is read only to say what is refused until its signature, or the profile's own word, covers it.
 """
 
-from pih.trust.load import check_named, here, joined, load
+from pih.trust.load import Offers, check_named, here, load
 
-__all__ = ["check_named", "here", "joined", "load"]
+__all__ = ["Offers", "check_named", "here", "load"]

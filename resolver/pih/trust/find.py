@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import attrs
 
 from pih.names import normalized
-from pih.origin import Refused
+from pih.origin import LOCAL, Refused
 from pih.profile import Profile
 from pih.profile_schema import PluginSource
 from pih.reading import said
@@ -24,17 +24,18 @@ from pih.trust.judge import Verdict, judge
 from pih.trust.keyring import Added, Keyring
 from pih_runtime.errors import ResolutionError
 
-LOCAL = Verdict("local")
+_OWN_WORD = Verdict(LOCAL)
 
 
 @attrs.frozen
 class Found:
-    """A plugin, and whose word there is for it. source: as its user names it. place: how it is found again."""
+    """A plugin, and whose word there is for it. source, place, entry: as in `Origin`."""
 
     content: Content
     source: str
     place: dict[str, str]
     verdict: Verdict
+    entry: int = -1
 
 
 @attrs.frozen
@@ -58,7 +59,7 @@ def by_path(path: Path, named: str) -> Where:
     """What a profile or a command names by its path."""
 
     def inner(file: str) -> Place:
-        own = f"{named.rstrip('/')}/{file}" if file else named
+        own = str(PurePosixPath(named, file))
         return Place(path / file, own, own, {"path": own})
 
     return inner
@@ -69,7 +70,8 @@ def found(profile: Profile, keyring: Keyring) -> Iterator[Found | Refused]:
     named = {normalized(source.package) for source in profile.intent.plugins if source.package}
     for number, source in enumerate(profile.intent.plugins):
         where = f"{profile.path}:{line_of(profile.lines, ('plugins', number))}"
-        yield from _package(source, keyring, where) if source.package else _path(source, profile, keyring, where)
+        finding = _package(source, keyring, where) if source.package else _path(source, profile, keyring, where)
+        yield from (attrs.evolve(item, entry=number) for item in finding)
     yield from everywhere(keyring, frozenset(named))
 
 
@@ -124,7 +126,7 @@ def _path(source: PluginSource, profile: Profile, keyring: Keyring, where: str) 
     except ResolutionError as problem:
         raise ResolutionError(problem.what, where=problem.where or where, fix=problem.fix) from problem
     for plugin in plugins:
-        yield attrs.evolve(plugin, verdict=LOCAL) if source.trust == "local" else plugin
+        yield attrs.evolve(plugin, verdict=_OWN_WORD) if source.trust == "local" else plugin
 
 
 def _package(source: PluginSource, keyring: Keyring, where: str) -> Iterator[Found]:
@@ -150,7 +152,7 @@ def _installed(item: places.Installed, keyring: Keyring, trust: str) -> Iterator
         )
     again = {"package": item.package, "file": item.file}
     held = _judged(Place(item.folder, str(item.folder), source, again, f'package = "{item.package}"'), keyring)
-    yield attrs.evolve(held, verdict=LOCAL) if trust == "local" else held
+    yield attrs.evolve(held, verdict=_OWN_WORD) if trust == "local" else held
 
 
 def _added(added: Added, keyring: Keyring) -> Iterator[Found]:

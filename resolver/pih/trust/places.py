@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator, Mapping
 from importlib import metadata
 from importlib.machinery import PathFinder
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import attrs
 
@@ -73,6 +73,16 @@ def installed() -> Iterator[Installed]:
         direct = Path(str(entry.dist.locate_file(file)))
         folder = direct if direct.is_dir() else _linked(file)
         yield Installed(entry.dist.name, entry.name, file, folder)
+
+
+def same(first: Mapping[str, str], second: Mapping[str, str]) -> bool:
+    """Whether two places are one, however they are written: `./npu` and `npu/`, `pih_npu` and `pih-npu`."""
+    return _plain(first) == _plain(second)
+
+
+def _plain(place: Mapping[str, str]) -> dict[str, str]:
+    paths = {key: str(PurePosixPath(place[key])) for key in ("path", "file") if key in place}
+    return {**place, **paths, **({"package": normalized(place["package"])} if "package" in place else {})}
 
 
 def _linked(file: str) -> Path | None:

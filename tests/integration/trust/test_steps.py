@@ -69,7 +69,7 @@ def output(found, path, store, target):
 def test_they_give_what_the_source_trees_own_give(folder, store):
     own = folder / "own.toml"
     own.write_text(TEXT)
-    theirs = made(folder / "p.toml", lambda intent: trust.load(ROOT, intent, os.environ), store, os.environ)
+    theirs = made(folder / "p.toml", lambda intent: trust.load(ROOT, intent, os.environ).beside(()), store, os.environ)
     ours = made(own, lambda _: catalog.load(ROOT), store, os.environ)
     assert {"kernels/mine", "model/mine"} <= {plugin.id for plugin in theirs.plugins}
     assert "kernels/cpu" not in {plugin.id for plugin in theirs.plugins}
@@ -80,7 +80,7 @@ def test_they_give_what_the_source_trees_own_give(folder, store):
 
 def test_a_plugin_that_was_edited_after_it_was_locked_is_not_built(folder, tmp_path):
     empty = open_store(tmp_path / "store")
-    found = made(folder / "p.toml", lambda intent: trust.load(ROOT, intent, os.environ), empty, os.environ)
+    found = made(folder / "p.toml", lambda intent: trust.load(ROOT, intent, os.environ).beside(()), empty, os.environ)
     artifact = next(item for item in found.artifacts if item.name == "plugin/kernels/mine")
     empty.path(artifact.sha256).unlink()
     source = folder / "mine" / "kernels" / "kernels" / "sample.h"

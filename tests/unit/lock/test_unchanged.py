@@ -126,9 +126,9 @@ def test_a_file_beside_the_profile_with_other_bytes_is_told(whole, memo):
 ENTRY = '\n[[plugins]]\npath = "npu"\ntrust = "local"\n'
 
 
-def of_outside(tmp_path, entries):
+def of_outside(tmp_path, entries, lock=None):
     ring = keyring.Keyring()
-    intent, known = made.intent(tmp_path, entries), made.catalog_of(tmp_path, entries, ring)
+    intent, known = made.intent(tmp_path, entries), made.catalog_of(tmp_path, entries, ring, lock)
     return intent, known
 
 
@@ -141,7 +141,7 @@ def test_only_the_place_of_a_plugin_that_is_locked_matters(tmp_path, memo):
     found = locking.lock(intent, known, PINS, None, fetch=nothing, pin=None, memo=memo)
 
     def words(entries):
-        intent, known = of_outside(tmp_path, entries)
+        intent, known = of_outside(tmp_path, entries, found)
         try:
             stale.check(found, intent, known)
             unchanged.check(found, intent, known, nothing, memo)
@@ -152,5 +152,8 @@ def test_only_the_place_of_a_plugin_that_is_locked_matters(tmp_path, memo):
     assert words(ENTRY) == ""
     assert words(ENTRY + ENTRY.replace("npu", "other")) == ""
     assert words(ENTRY.replace("npu", "other") + ENTRY) == ""
+    assert words(ENTRY.replace("npu", "moved") + ENTRY) == ""
+    for same in ("./npu", "npu/", ".//npu/."):
+        assert words(ENTRY.replace("npu", same)) == ""
     assert words(ENTRY.replace("npu", "moved")) == "plugins: backend/npu 0.1.0 lies elsewhere than when it was locked"
     assert "the catalog has no such plugin any more" in words("")

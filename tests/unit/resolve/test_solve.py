@@ -153,9 +153,10 @@ def test_preferences_come_before_versions():
         plugin("b/b", {"x": "1.0"}, version="2"),
         plugin("c/c", {"x": "1"}),
     ]
-    found = solve([need("x", ">=1")], plugins, never, ranking(frozenset({("b/b", "2")}), [], frozenset()))
+    known = catalog.Catalog(ROOT, tuple(plugins))
+    found = solve([need("x", ">=1")], plugins, never, ranking(frozenset({("b/b", "2")}), [], known))
     assert [item.id for item in found.plugins] == ["b/b"]
-    found = solve([need("x", ">=1")], plugins, never, ranking(frozenset({("b/b", "2")}), ["c/c", "a/a"], frozenset()))
+    found = solve([need("x", ">=1")], plugins, never, ranking(frozenset({("b/b", "2")}), ["c/c", "a/a"], known))
     assert [item.id for item in found.plugins] == ["c/c"]
 
 

@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from pih import profile, trust
+from pih.resolve import outside
 from pih.trust import index, keyring, keys, publish
 
 ROOT = Path(__file__).parents[3]
@@ -95,8 +96,8 @@ def intent(folder, entries, backend="npu"):
     return profile.parse((text + entries).encode(), folder / "p.toml")
 
 
-def catalog_of(folder, entries, ring=None):
-    """The catalog that this profile gets with this keyring."""
+def catalog_of(folder, entries, ring=None, lock=None):
+    """The catalog that this profile gets with this keyring, beside the lock before."""
     environment = {"XDG_CONFIG_HOME": str(folder / "config")}
     keyring.save(ring or keyring.Keyring(), environment)
-    return trust.load(ROOT, intent(folder, entries), environment)
+    return trust.load(ROOT, intent(folder, entries), environment).beside(outside.held(lock))

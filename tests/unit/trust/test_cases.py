@@ -156,12 +156,12 @@ def test_a_lock_says_what_was_withdrawn_since_of_its_own_files_alone(tmp_path):
     shelf = made.vendor(tmp_path / "shelf", key, ("a", {}))
     ring = add.accepted(add.offer(shelf, keyring.Keyring()), keyring.Keyring())
     found = _lock(tmp_path, "", ring)
-    assert stale.withdrawn(found, made.catalog_of(tmp_path, "", ring)) == {}
+    assert stale.withdrawn(found, made.catalog_of(tmp_path, "", ring, found)) == {}
     made.withdraw(shelf, key, "wrong sums")
-    assert stale.withdrawn(found, made.catalog_of(tmp_path, "", ring)) == {"backend/npu 0.1.0": "wrong sums"}
+    assert stale.withdrawn(found, made.catalog_of(tmp_path, "", ring, found)) == {"backend/npu 0.1.0": "wrong sums"}
     (shelf / "a" / "pih_backend_npu" / "more.py").touch()
     publish.sign_catalog(shelf, "", key)
-    assert stale.withdrawn(found, made.catalog_of(tmp_path, "", ring)) == {}
+    assert stale.withdrawn(found, made.catalog_of(tmp_path, "", ring, found)) == {}
 
 
 def test_a_stale_lock_says_what_became_of_the_place_that_it_took(tmp_path):
@@ -175,7 +175,7 @@ def test_a_stale_lock_says_what_became_of_the_place_that_it_took(tmp_path):
     found = _lock(tmp_path, "", ring)
     ring = add.revoked(ring, keys.fingerprint(keys.public_of(new)), "stolen")
     with pytest.raises(LockError, match=r"backend/npu 0.1.0 is refused: its key .* was revoked: stolen"):
-        stale.check(found, made.intent(tmp_path, ""), made.catalog_of(tmp_path, "", ring))
+        stale.check(found, made.intent(tmp_path, ""), made.catalog_of(tmp_path, "", ring, found))
 
 
 def test_an_added_catalog_serves_every_profile_and_no_path_of_it_is_locked(tmp_path):
@@ -261,17 +261,16 @@ def test_a_lock_is_stale_when_its_plugin_is_edited_or_believed_no_more(tmp_path)
     publish.sign_plugin(folder, key)
     found, intent = _lock(tmp_path, entries, ring), made.intent(tmp_path, entries)
     (folder / "README.md").write_text("what the manifest does not name")
-    stale.check(found, intent, made.catalog_of(tmp_path, entries, ring))
+    stale.check(found, intent, made.catalog_of(tmp_path, entries, ring, found))
+    revoked = made.believing(key, state="revoked", note="stolen")
     with pytest.raises(LockError, match="was revoked: stolen"):
-        stale.check(
-            found, intent, made.catalog_of(tmp_path, entries, made.believing(key, state="revoked", note="stolen"))
-        )
+        stale.check(found, intent, made.catalog_of(tmp_path, entries, revoked, found))
     (folder / "pih_backend_npu" / "more.py").write_text("")
     with pytest.raises(LockError, match="were changed afterwards"):
-        stale.check(found, intent, made.catalog_of(tmp_path, entries, ring))
+        stale.check(found, intent, made.catalog_of(tmp_path, entries, ring, found))
     publish.sign_plugin(folder, key)
     with pytest.raises(LockError, match="are others than those that were locked"):
-        stale.check(found, intent, made.catalog_of(tmp_path, entries, ring))
+        stale.check(found, intent, made.catalog_of(tmp_path, entries, ring, found))
 
 
 def test_a_plugin_brings_pins_for_wheels_of_its_own(tmp_path):

@@ -73,7 +73,7 @@ def locked(text, folder):
         (folder / "archive").write_bytes(content.of_folder(plugin).archive)
         return folder / "archive"
 
-    known = trust.joined(OWN, find.found(intent, Keyring()))
+    known = trust.Offers(OWN, tuple(find.found(intent, Keyring())), Keyring()).beside(())
     return locking.lock(intent, known, PINS, None, fetch=bring, pin=None)
 
 
