@@ -2,7 +2,9 @@
 
 import json
 
-from tests.support.program import pih
+import pytest
+
+from tests.support.program import ROOT, pih
 
 
 def test_written_held_and_broken(layout_of, tmp_path):
@@ -45,3 +47,9 @@ def test_what_cannot_be_asked(layout_of, tmp_path):
         run = pih("size", *arguments, check=False)
         assert (run.returncode, "Traceback" in run.stderr) == (2, False), arguments
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("budget", sorted((ROOT / "profiles/sizes").glob("*.toml")), ids=lambda path: path.stem)
+def test_shipped_profiles_keep_to_their_budgets(budget):
+    """Grown on purpose: `pih size --profile … --budget … --update`, and commit what it wrote."""
+    pih("size", "--profile", f"profiles/{budget.name}", "--budget", budget)
