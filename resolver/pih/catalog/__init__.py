@@ -19,7 +19,7 @@ from pih.catalog.data import (
     RuntimePart,
     Tested,
 )
-from pih.catalog.manifest import CAPABILITIES, MAX_BYTES, abi_problem, fingerprint, parse, variable_problem
+from pih.catalog.manifest import CAPABILITIES, MAX_BYTES, abi_problem, fingerprint, parse, precedence, variable_problem
 from pih.catalog.tree import load
 
 __all__ = [
@@ -43,5 +43,6 @@ __all__ = [
     "fingerprint",
     "load",
     "parse",
+    "precedence",
     "variable_problem",
 ]

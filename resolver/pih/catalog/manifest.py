@@ -64,6 +64,12 @@ def fingerprint(plugin: Manifest) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
+def precedence(version: str) -> tuple[bool, Version]:
+    """What the preferred of several versions has the highest of: final releases come before pre-releases."""
+    parsed = Version(version)
+    return not parsed.is_prerelease, parsed
+
+
 def abi_problem(abi: int) -> str:
     """Why this PIH cannot load a plugin of that ABI, or ''."""
     return "" if abi == ABI else f"ABI {abi} is not this PIH's ABI {ABI}"

@@ -15,7 +15,7 @@ from pih.structure import unstructure
 
 _NO_DEVICE = Device(count=0, sm="", memory_bytes=0, driver="")
 _SAME_KEY = {"memory_bytes": "memory"}
-_PARTS = ("provides", "requires", "permissions", "runtime", "abi", "licence")
+_PARTS = ("provides", "requires", "runtime", "abi")
 
 Line = Callable[[str, str], str]
 
@@ -86,12 +86,31 @@ def _plugins(before: Lock | None, after: Lock, upgraded: frozenset[str]) -> Iter
         elif was.version != now.version:
             why = "asked for by --upgrade" if name in upgraded else "the version that the profile and the catalog give"
             yield Move(name, was.version, now.version, why)
-        else:
+        elif was.manifest != now.manifest:
             changed = ", ".join(part for part in _PARTS if getattr(was, part) != getattr(now, part))
-            if changed or was.manifest != now.manifest:
-                yield Move(name, was.version, now.version, f"its plugin.toml has other {changed or 'constraints'}")
-            if (was.source, was.trust) != (now.source, now.trust):
-                yield Move(name, was.trust, now.trust, origin(now) or "the source tree's own")
+            changed = changed or (
+                "" if was.permissions != now.permissions or was.licence != now.licence else "constraints"
+            )
+            if changed:
+                yield Move(name, was.version, now.version, f"its plugin.toml has other {changed}")
+        if now is not None and (was is not None or now.source != "workspace"):
+            yield from _relied_on(was, now)
+
+
+def _relied_on(was: Plugin | None, now: Plugin) -> Iterator[Move]:
+    """What a user relies on in a plugin, whatever its version: whose it is, its licence, what it may reach.
+
+    was: None for one from outside that is new.
+    """
+    if was is None or (was.source, was.trust) != (now.source, now.trust):
+        yield Move(f"{now.id}: trust", was.trust if was else "", now.trust, origin(now) or "the source tree's own")
+    if was is not None and was.licence != now.licence:
+        yield Move(f"{now.id}: licence", was.licence, now.licence, "its plugin.toml says so")
+    before, after = (overview.permissions(plugin) if plugin else () for plugin in (was, now))
+    if before != after:
+        more = ", ".join(item for item in after if item not in before)
+        why = f"it now asks for {more}" if more else "it asks for less"
+        yield Move(f"{now.id}: permissions", ", ".join(before), ", ".join(after), why)
 
 
 def _artifacts(before: Lock | None, after: Lock, upgraded: frozenset[str]) -> Iterator[Move]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from pih.catalog import Manifest
+from pih.catalog import Manifest, precedence
 from pih.resolve.rules import Misfit, Need, clash
 
 Form = tuple[str, str, str]  # what of a need decides who can serve it: capability, specifier, plugin
@@ -27,7 +27,7 @@ class Candidates:
         rank: Callable[[Manifest], int],
     ) -> None:
         ordered = sorted(plugins, key=lambda plugin: (plugin.id, plugin.version))
-        ordered.sort(key=lambda plugin: Version(plugin.version), reverse=True)
+        ordered.sort(key=lambda plugin: precedence(plugin.version), reverse=True)
         ordered.sort(key=rank)
         self.plugins = ordered
         self._misfit = misfit

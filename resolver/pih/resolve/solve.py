@@ -1,7 +1,7 @@
 """The solver: which plugins serve the capabilities that a deployment needs.
 
-A complete search in a fixed order: needs as they arise, candidates by preference, then highest version, then id; the
-catalog's order does not matter. One plugin serves a capability in a deployment, since the worker knows a provider by
+A complete search in a fixed order: needs as they arise, candidates by preference, then final releases, then highest
+version, then id; the catalog's order does not matter. One plugin serves a capability in a deployment, since the worker knows a provider by
 its capability alone. What is not needed is not chosen.
 
 A dead end teaches the search a clause, "whatever serves all of these needs has one of these plugins", which it

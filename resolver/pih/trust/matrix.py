@@ -9,7 +9,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from pih import VERSION
-from pih.catalog import Manifest, Tested, abi_problem
+from pih.catalog import Manifest, Tested, abi_problem, precedence
 from pih.columns import aligned
 from pih_runtime.abi import ABI
 
@@ -42,7 +42,7 @@ def unfit(manifest: Manifest, others: Iterable[Manifest] = ()) -> Unfit | None:
     rows = {row.version: row for other in others if other.id == manifest.id for row in other.tested}
     rows |= {row.version: row for row in manifest.tested}
     fitting = [version for version, row in rows.items() if _fits(row)]
-    best = max(fitting, key=Version, default="")
+    best = max(fitting, key=precedence, default="")
     fix = f"take {manifest.id} {best}" if best else f"there is no {manifest.id} for this PIH yet: use the PIH it names"
     return Unfit(problem, fix, _table(manifest.id, rows))
 

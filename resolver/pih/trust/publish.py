@@ -10,7 +10,7 @@ from pih.trust import content, index, keyring, keys, places, sign
 from pih.trust.find import signature_of
 from pih.trust.index import Entry, Index, Rotation, Rotations
 from pih.writing import replace, replace_all
-from pih_runtime.errors import ResolutionError, UsageError
+from pih_runtime.errors import ResolutionError, SealError, UsageError
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -81,11 +81,40 @@ def _signed(folder: Path, name: str, private: Ed25519PrivateKey) -> dict[Path, s
 
 
 def rotate(folder: Path, old: Ed25519PrivateKey, new: Ed25519PrivateKey) -> Path:
-    """Let the old key vouch for the new one, and sign the catalog with the new one. Returns rotation.json's path."""
-    told = index.rotations(folder)
-    public = keys.public_of(new)
+    """Let the old key vouch for the new one, and sign the catalog, as it is, with the new one.
+
+    Returns rotation.json's path. Raises SealError where the catalog is not what the old key signed: a new key says no
+    more than that the publisher has another one, and nobody signs unseen what was changed meanwhile.
+    """
+    told, digest = index.rotations(folder), _vouched(folder, old)
+    before, public = keys.public_of(old), keys.public_of(new)
+    if public == before or any(step.old.key == public for step in told):
+        what = "the catalog is signed with that key already" if public == before else "the catalog has left that key"
+        raise UsageError(what, where=str(folder), fix="make a new one: pih key generate")
     added = Rotation(public, sign.sign(old, "rotation", public))
     path = folder / index.ROTATION
     rotations = Rotations(index.SCHEMA, (*(step for step in told if step.new != public), added))
-    replace_all({path: index.text(rotations)} | _signed(folder, "", new))
+    signature = sign.text(sign.sign(new, "catalog", digest))
+    replace_all({path: index.text(rotations), folder / (index.INDEX + index.SIGNED): signature})
     return path
+
+
+def _vouched(folder: Path, signer: Ed25519PrivateKey) -> str:
+    """The digest of a catalog that this key has signed, and whose plugins are as it says."""
+    listed, digest = index.read(folder)
+    signature = index.signature(folder)
+    if signature is None:
+        raise SealError("the catalog is not signed", where=str(folder), fix="sign it: pih catalog sign")
+    name = signature.fingerprint
+    if signature.key != keys.public_of(signer):
+        fix = "give that key with --key"
+        raise UsageError(f"the catalog is signed by {name}, not with this key", where=str(folder), fix=fix)
+    fix = "get back what you published; where the change is yours, sign it: pih catalog sign"
+    if not sign.made(signature.key, "catalog", digest, signature):
+        raise SealError(f"it is not what {name} signed: it was changed afterwards", where=str(folder), fix=fix)
+    for entry in listed.plugins:
+        held = places.of_path(folder / entry.path).content
+        if (held.manifest.id, held.manifest.version, held.sha256) != (entry.id, entry.version, entry.sha256):
+            what = f"{entry.id} {entry.version} is not what {name} signed: it was changed afterwards"
+            raise SealError(what, where=str(folder / entry.path), fix=fix)
+    return digest

@@ -5,7 +5,7 @@ import pytest
 
 from pih import profile
 from pih.inspect.moves import Move, moves
-from pih.lock import Device
+from pih.lock import Device, Permissions
 from tests.support.shipped import LOCK, PROFILE, ROOT
 
 NONE = frozenset()
@@ -75,7 +75,43 @@ def test_a_plugin_with_another_manifest():
     wider = tuple(
         attrs.evolve(item, permissions=listening) if item.id == "memory/paged" else item for item in LOCK.plugins
     )
-    assert moved(attrs.evolve(LOCK, plugins=wider))["memory/paged"].why == "its plugin.toml has other permissions"
+    found = moved(attrs.evolve(LOCK, plugins=wider))["memory/paged: permissions"]
+    assert (found.before, found.after) == ("", "listen on a port")
+    assert found.why == "it now asks for listen on a port"
+    assert moved(LOCK, before=attrs.evolve(LOCK, plugins=wider))[found.name].why == "it asks for less"
+
+
+def changed(lock=LOCK, **about):
+    """The lock with another memory plugin."""
+    return attrs.evolve(
+        lock, plugins=tuple(attrs.evolve(i, **about) if i.kind == "memory" else i for i in lock.plugins)
+    )
+
+
+@pytest.mark.parametrize("version", ["0.1.0", "9.0.0"])
+def test_each_thing_that_a_user_relies_on_is_told_by_itself(version):
+    """Whether or not the version moves too."""
+    before = changed(source="catalog vendor", trust="ed25519:a", licence="MIT")
+    paths = Permissions("none", ("/dev/kmsg",), ("/root/.ssh",), ())
+    after = changed(
+        before, version=version, manifest="0" * 64, trust="ed25519:b", licence="GPL-3.0-only", permissions=paths
+    )
+    found = moved(after, before=before)
+    one = "memory/paged"
+    assert (found[f"{one}: trust"].before, found[f"{one}: trust"].after) == ("ed25519:a", "ed25519:b")
+    assert (found[f"{one}: licence"].before, found[f"{one}: licence"].after) == ("MIT", "GPL-3.0-only")
+    assert found[f"{one}: permissions"].after == "/dev/kmsg, /root/.ssh"
+    assert (one in found) == (version != "0.1.0")
+
+
+def test_a_new_plugin_from_outside_says_whose_it_is_and_what_it_may_reach():
+    outside = changed(
+        source="catalog vendor", trust="ed25519:a", permissions=Permissions("none", ("/dev/npu0",), (), ())
+    )
+    for before in (None, attrs.evolve(LOCK, plugins=tuple(item for item in LOCK.plugins if item.kind != "memory"))):
+        found = moved(outside, before=before)
+        assert found["memory/paged: trust"].after == "ed25519:a"
+        assert found["memory/paged: permissions"].after == "/dev/npu0"
 
 
 def test_a_plugin_that_says_something_else_in_what_a_lock_does_not_repeat():
@@ -86,7 +122,7 @@ def test_a_plugin_that_says_something_else_in_what_a_lock_does_not_repeat():
 def test_a_plugin_from_another_place():
     local = {"source": "../npu", "trust": "local", "artifact": "plugin/memory/paged"}
     other = tuple(attrs.evolve(item, **local) if item.kind == "memory" else item for item in LOCK.plugins)
-    found = moved(attrs.evolve(LOCK, plugins=other))["memory/paged"]
+    found = moved(attrs.evolve(LOCK, plugins=other))["memory/paged: trust"]
     assert (found.before, found.after) == ("built-in", "local")
     assert found.why == "from ../npu, unsigned, trusted by the profile"
 

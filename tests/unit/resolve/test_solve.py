@@ -43,6 +43,21 @@ def test_the_highest_version_is_preferred_then_the_first_id():
     assert chosen([need("x")], [plugin("b/b", {"x": "1.0"}), plugin("a/a", {"x": "1.0"})]) == ["a/a"]
 
 
+@pytest.mark.parametrize("early", ["0.2.0rc1", "0.2.0a1", "0.2.0.dev3"])
+def test_a_pre_release_is_chosen_where_nothing_else_serves(early):
+    final, new = plugin("a/a", {"x": "1.0"}, version="0.1.0"), plugin("a/a", {"x": "1.1"}, version=early)
+    known = catalog.Catalog(ROOT, (final, new))
+
+    def version(specifier, *plugins, held=()):
+        rank = ranking(frozenset(held), [], known)
+        (found,) = solve([need("x", specifier)], plugins, never, rank).plugins
+        return found.version
+
+    assert version(">=1", final, new) == version(">=1", new, final) == "0.1.0"
+    assert version(">=1.1", final, new) == version(">=1", new) == early
+    assert version(">=1", final, new, held=[("a/a", early)]) == early
+
+
 def test_a_choice_that_leads_nowhere_is_taken_back():
     plugins = [
         plugin("a/best", {"x": "1.0"}, {"gone": ">=1"}, version="2.0"),

@@ -8,7 +8,7 @@ import pytest
 from pih import pins, stale, trust
 from pih.resolve import locking
 from pih.trust import add, index, keyring, keys, publish, sign
-from pih_runtime.errors import LockError, ResolutionError, SealError
+from pih_runtime.errors import LockError, ResolutionError, SealError, UsageError
 from tests.unit.trust import made
 
 PINS = pins.load(made.ROOT)
@@ -215,6 +215,45 @@ def test_a_new_key_that_the_old_one_vouches_for_takes_its_place(tmp_path):
     publish.sign_catalog(shelf, "", old)
     with pytest.raises(ResolutionError, match="was replaced by"):
         add.offer(shelf, ring)
+
+
+def tampered(shelf, _key):
+    path = shelf / "catalog.json"
+    path.write_text(path.read_text().replace('"yanked": ""', '"yanked": "x"'))
+
+
+def tampered_plugin(shelf, _key):
+    (shelf / "a" / "pih_backend_npu" / "more.py").touch()
+
+
+def unsigned(shelf, _key):
+    (shelf / "catalog.json.sig").unlink()
+
+
+@pytest.mark.parametrize("change", [tampered, tampered_plugin, unsigned])
+def test_a_new_key_signs_nothing_that_the_old_one_has_not(tmp_path, change):
+    old, new = made.key(tmp_path, "old"), made.key(tmp_path, "new")
+    shelf = made.vendor(tmp_path / "shelf", old, ("a", {}))
+    change(shelf, old)
+    before = {path: path.read_bytes() for path in shelf.rglob("*") if path.is_file()}
+    with pytest.raises(SealError) as caught:
+        publish.rotate(shelf, old, new)
+    assert caught.value.exit_code == 8
+    assert before == {path: path.read_bytes() for path in shelf.rglob("*") if path.is_file()}
+
+
+def test_only_the_key_that_signed_a_catalog_vouches_for_the_next(tmp_path):
+    old, new, other = (made.key(tmp_path, name) for name in ("old", "new", "other"))
+    shelf = made.vendor(tmp_path / "shelf", old, ("a", {}))
+    with pytest.raises(UsageError, match="is signed by ed25519:.*, not with this key"):
+        publish.rotate(shelf, other, new)
+    with pytest.raises(UsageError, match="is signed with that key already"):
+        publish.rotate(shelf, old, old)
+    text = (shelf / "catalog.json").read_bytes()
+    publish.rotate(shelf, old, new)
+    assert (shelf / "catalog.json").read_bytes() == text
+    with pytest.raises(UsageError, match="the catalog has left that key"):
+        publish.rotate(shelf, new, old)
 
 
 def test_a_revoked_key_vouches_for_nobody_and_cannot_be_added_again(tmp_path):
