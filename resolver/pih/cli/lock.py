@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     flag_value=pins.ALL,
     is_flag=False,
     default=None,
-    help="Move a plugin to the catalog's newest release that serves, or artifacts to what your registries offer: one by its "
+    help="Move a plugin to the catalog's newest that serves, or artifacts to what your registries offer: one by its "
     "name, 'base' (the .debs), or, without a name, all.",
 )
 @_workspace.offline_option

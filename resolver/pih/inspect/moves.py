@@ -16,6 +16,7 @@ from pih.structure import unstructure
 _NO_DEVICE = Device(count=0, sm="", memory_bytes=0, driver="")
 _SAME_KEY = {"memory_bytes": "memory"}
 _PARTS = ("provides", "requires", "runtime", "abi")
+_RELIED_ON = ("permissions", "licence")  # each of them has a line of its own
 
 Line = Callable[[str, str], str]
 
@@ -86,13 +87,12 @@ def _plugins(before: Lock | None, after: Lock, upgraded: frozenset[str]) -> Iter
         elif was.version != now.version:
             why = "asked for by --upgrade" if name in upgraded else "the version that the profile and the catalog give"
             yield Move(name, was.version, now.version, why)
-        elif was.manifest != now.manifest:
-            changed = ", ".join(part for part in _PARTS if getattr(was, part) != getattr(now, part))
-            changed = changed or (
-                "" if was.permissions != now.permissions or was.licence != now.licence else "constraints"
-            )
-            if changed:
-                yield Move(name, was.version, now.version, f"its plugin.toml has other {changed}")
+        else:
+            other = [part for part in (*_PARTS, *_RELIED_ON) if getattr(was, part) != getattr(now, part)]
+            said = [part for part in other if part in _PARTS]
+            if said or (was.manifest != now.manifest and not other):
+                why = f"its plugin.toml has other {', '.join(said) or 'constraints'}"
+                yield Move(name, was.version, now.version, why)
         if now is not None and (was is not None or now.source != "workspace"):
             yield from _relied_on(was, now)
 

@@ -1,8 +1,8 @@
 """The solver: which plugins serve the capabilities that a deployment needs.
 
-A complete search in a fixed order: needs as they arise, candidates by preference, then final releases, then highest
-version, then id; the catalog's order does not matter. One plugin serves a capability in a deployment, since the worker knows a provider by
-its capability alone. What is not needed is not chosen.
+A complete search in a fixed order: needs as they arise, candidates by preference, then final releases before
+pre-releases, then highest version, then id; the catalog's order does not matter. One plugin serves a capability in a
+deployment, since the worker knows a provider by its capability alone. What is not needed is not chosen.
 
 A dead end teaches the search a clause, "whatever serves all of these needs has one of these plugins", which it
 resolves from what stood against each candidate. It goes back to the last choice that broke the clause, and never

@@ -245,7 +245,7 @@ def test_a_new_key_signs_nothing_that_the_old_one_has_not(tmp_path, change):
 def test_only_the_key_that_signed_a_catalog_vouches_for_the_next(tmp_path):
     old, new, other = (made.key(tmp_path, name) for name in ("old", "new", "other"))
     shelf = made.vendor(tmp_path / "shelf", old, ("a", {}))
-    with pytest.raises(UsageError, match="is signed by ed25519:.*, not with this key"):
+    with pytest.raises(UsageError, match="not with this key"):
         publish.rotate(shelf, other, new)
     with pytest.raises(UsageError, match="is signed with that key already"):
         publish.rotate(shelf, old, old)
