@@ -18,7 +18,7 @@ class Origin:
     fingerprint of the key that signed it. sha256, size: of its canonical archive. pins: its own pins.json, b'' without.
     entry: number of the profile's [[plugins]] table that names it, -1 for none. held: whether the lock before has
     exactly this, from there. rivals: other places with other files of the same version, where nothing says which is
-    meant: it must not be chosen.
+    meant: it must not be chosen. copies: other places with the same files.
     """
 
     source: str
@@ -30,6 +30,7 @@ class Origin:
     entry: int = -1
     held: bool = False
     rivals: tuple[str, ...] = ()
+    copies: tuple[str, ...] = ()
 
 
 @attrs.frozen

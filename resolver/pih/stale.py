@@ -70,6 +70,7 @@ def _moved(plugin: Plugin, lock: Lock, catalog: Catalog) -> str:
     now = next((item for item in known if item.version == plugin.version), None)
     if now is None:
         refused = [item for item in catalog.refused if (item.id, item.version) == (plugin.id, plugin.version)]
+        refused = refused or [item for item in catalog.refused if (item.version, item.source) == ("", plugin.source)]
         if refused:  # in several places perhaps; what became of the place that was locked is what matters
             why = next((item.why for item in refused if item.source == plugin.source), refused[0].why)
             return f"{name} is refused: {why}"

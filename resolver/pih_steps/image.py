@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pih_runtime.errors import BuildError
-from pih_steps import devices, layer, oci, source, tar
+from pih_steps import devices, layer, oci, reach, source, tar
 from pih_steps.spec import Spec, param
 
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -39,6 +39,7 @@ def run(spec: Spec) -> None:
     own, weights = _deployment(spec, lock), _weights(spec)
     lines += [{**layer.describe(file), "layer": "deployment"} for file in own]
     lines += [{**layer.describe(file), "layer": "weights"} for file in weights]
+    _check_reach(lock, [str(line["path"]) for line in lines])
     bundle = tar.Entry("pih/bundle.json", _bundle(name, lines, _sources(spec)))
     layers.append(_compressed(layout, [*(file.entry for file in own), bundle]))
     layers += [_uncompressed(layout, file.entry) for file in weights]
@@ -59,6 +60,21 @@ def _name(spec: Spec) -> str:
             fix="give the deployment a name of lower-case letters and digits, with '.', '_' or '-' between them",
         )
     return name
+
+
+def _check_reach(lock: dict[str, Any], paths: list[str]) -> None:
+    """Raises BuildError where a plugin may reach a path of the host that would hide a file of the image.
+
+    What the host matches a pattern with is known there alone: `pih run` looks again.
+    """
+    for plugin in lock["plugins"]:
+        for pattern in plugin["permissions"].get("paths", ()):
+            hidden = "" if reach.given(pattern) else next((path for path in paths if reach.hides(pattern, path)), "")
+            if hidden:
+                raise BuildError(
+                    f"{plugin['id']} asks for {pattern} of the host, where the image has {hidden} of its own",
+                    fix="leave the plugin out, or have its author ask for less",
+                )
 
 
 def _architecture(spec: Spec) -> str:

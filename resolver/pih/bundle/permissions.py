@@ -20,10 +20,9 @@ from pih.lock import Permissions
 from pih.reading import json_of
 from pih_runtime.errors import SealError, WorkerError
 from pih_steps.devices import FAMILIES
+from pih_steps.reach import given
 
 LOCK_FILE = "pih/lock.json"
-# Every sandbox has these of its own; the bundle's own files need no permission.
-_GIVEN = ("/proc", "/sys/fs/cgroup", "/tmp", "/pih")  # noqa: S108 - inside the sandbox
 _MOST_MATCHES = 1000  # of a pattern; no plugin's devices are as many
 _PATH = re.compile(r"(/[A-Za-z0-9._*+@-]+)+")
 
@@ -155,8 +154,3 @@ def check_variable(plugin: str, name: str, where: str) -> None:
     """Raises SealError for a variable of the environment that no worker may be passed."""
     if problem := variable_problem(name):
         raise SealError(f"{plugin} asks for {name!r}, which {problem}", where=where, fix="leave the plugin out")
-
-
-def given(path: str) -> bool:
-    """Whether every worker has this path, so that nothing of the host needs to be let in."""
-    return any(path == given or path.startswith(given + "/") for given in _GIVEN)

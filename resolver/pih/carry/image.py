@@ -18,6 +18,7 @@ from pih.lock import Lock
 from pih.tarball import TarFile
 from pih_runtime.errors import SealError
 from pih_runtime.isa import ISA_FLAGS
+from pih_steps import reach
 from pih_steps.devices import FAMILIES
 
 WEIGHTS_PATH, DIGESTS_PATH = run.WEIGHTS_FILE.lstrip("/"), run.DIGESTS_FILE.lstrip("/")
@@ -154,7 +155,7 @@ def _problem(member: tarfile.TarInfo) -> str:
 
 def _patterns(lock: Lock, where: str, asked: list[str]) -> tuple[str, ...]:
     """Paths of the host, which may have a * for the host's shell to fill in."""
-    wanted = {pattern for pattern in asked if not permissions.given(pattern)}
+    wanted = {pattern for pattern in asked if not reach.given(pattern)}
     for pattern in wanted:
         permissions.check(lock.profile.name, pattern, where)
     return tuple(sorted(wanted))

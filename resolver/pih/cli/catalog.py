@@ -69,14 +69,21 @@ def show(plugin_id: str, profile_path: Path | None, as_json: bool) -> None:
         ids = sorted({plugin.id for plugin in known.plugins} | {item.id for item in known.refused})
         near = nearest(plugin_id, ids)
         raise UsageError(f"there is no plugin {plugin_id}", fix=f"did you mean {near}?" if near else "pih catalog list")
-    data = [{**_row(plugin, known), "manifest": unstructure(plugin)} for plugin in found]
+    data = [{**_row(plugin, known), **_others(plugin, known), "manifest": unstructure(plugin)} for plugin in found]
     if as_json:
         click.echo(json.dumps({"plugins": data, "refused": [attrs.asdict(item) for item in refused]}, indent=2))
         return
     for plugin in found:
         _terminal.say(_described(plugin, known).split("\n"))
     for item in refused:
-        _terminal.say([f"{item.id} {item.version}", f"  refused  {item.why}", f"  to fix   {item.fix}"])
+        _terminal.say(
+            [
+                f"{item.id} {item.version}",
+                f"  from     {item.source}",
+                f"  refused  {item.why}",
+                f"  to fix   {item.fix}",
+            ]
+        )
 
 
 @command.command("add", epilog="Example: pih catalog add ./vendor-catalog --fingerprint ed25519:0123…")
@@ -141,11 +148,21 @@ def believed(as_json: bool) -> None:
 @command.command("revoke", epilog='Example: pih catalog revoke ed25519:0123… --reason "laptop stolen"')
 @click.argument("fingerprint")
 @click.option("--reason", required=True, help="What to say when something is refused for it.")
-def revoke(fingerprint: str, reason: str) -> None:
+@click.option("--unknown", is_flag=True, help="Also a key that is not in your keyring, so that it never gets in.")
+def revoke(fingerprint: str, reason: str, unknown: bool) -> None:
     """Never believe a key again: locks with what it signed are refused from now on."""
     if not keys.is_fingerprint(fingerprint):
         raise UsageError(f"{fingerprint} is no fingerprint", fix="as `pih catalog keys` shows it")
+    ring = keyring.load(os.environ)
+    known = ring.find(fingerprint)
+    if known is None and not unknown:
+        near = nearest(fingerprint, [key.fingerprint for key in ring.keys])
+        meant = f"did you mean {near}? " if near else ""
+        raise UsageError(
+            f"your keyring has no key {fingerprint}", fix=f"{meant}pih catalog keys; or refuse it ahead, with --unknown"
+        )
     keyring.change(os.environ, lambda ring: adding.revoked(ring, fingerprint, reason))
+    _terminal.say([f"revoked {fingerprint}{f' ({known.name})' if known and known.name else ''}: {reason}"])
 
 
 @command.command("verify", epilog="Example: pih catalog verify ./vendor-catalog --json")
@@ -214,6 +231,12 @@ def _row(plugin: Manifest, known: Catalog) -> dict[str, Any]:
     }
 
 
+def _others(plugin: Manifest, known: Catalog) -> dict[str, list[str]]:
+    """Other places that have it: with the same files, and with others where nothing says which is meant."""
+    origin = known.origin(plugin)
+    return {"also": list(origin.copies) if origin else [], "rivals": list(origin.rivals) if origin else []}
+
+
 def _rivals(origin: Origin | None) -> str:
     if origin is None or not origin.rivals:
         return ""
@@ -231,6 +254,8 @@ def _described(plugin: Manifest, known: Catalog) -> str:
         f"  from         {row['source']}",
         f"  trust        {row['trust']}",
         *([f"  sha256       {origin.sha256}"] if origin else []),
+        *(f"  also in      {copy}" for copy in (origin.copies if origin else ())),
+        *(f"  not decided  {rival} has other files of it" for rival in (origin.rivals if origin else ())),
         *([f"  withdrawn    {plugin.yanked}"] if plugin.yanked else []),
         f"  provides     {', '.join(f'{name} {version}' for name, version in plugin.provides.items())}",
         f"  requires     {', '.join(f'{name} {wanted}' for name, wanted in plugin.requires.items()) or 'nothing'}",

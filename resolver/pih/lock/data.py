@@ -273,6 +273,9 @@ class Lock:
 
 @attrs.frozen
 class LockFile(Lock):
-    """A lock as its file holds it. digests: sha256 of each other key's canonical form, so that an edit is noticed."""
+    """A lock as its file holds it. digests: of each other key, so that an edit is noticed.
+
+    sha256 of its canonical form and of the marks that follow, if any (`pih_runtime.canonical`).
+    """
 
     digests: dict[str, str]

@@ -49,7 +49,7 @@ def from_json(text: str | bytes, where: str) -> Lock:
         canonical.check(data, fix=fix)
     except StructureError as failure:
         first = failure.problems[0]
-        raise LockError(f"{dotted(first.path)}: {first.what}", where=where, fix=first.fix or fix) from failure
+        raise LockError(f"{dotted(first.path)}: {first.what}", where=where, fix=fix) from failure
     except LockError as edited:
         raise LockError(edited.what, where=where, fix=edited.fix) from edited
     return Lock(**{field.name: getattr(found, field.name) for field in attrs.fields(Lock)})

@@ -134,13 +134,18 @@ def places(
 def failure(end: DeadEnd, chain: str, catalog: Catalog, own: ResolutionError) -> ResolutionError:
     """The error of a search that found nothing, where plugins that would have served are not to be had.
 
-    chain: what leads to the need. own: the error without them, which stands where there are none.
+    chain: what leads to the need. own: the error without them, which stands where there are none. Whatever could not be
+    read of a place that the profile names might have served.
     """
     wanted, capability = end.need.plugin, end.need.capability
-    fitting = [item for item in catalog.refused if (item.id == wanted if wanted else capability in item.provides)]
+    fitting = [
+        item
+        for item in catalog.refused
+        if (item.id == wanted if wanted else capability in item.provides) or (item.entry >= 0 and not item.version)
+    ]
     if not fitting:
         return own
-    causes = [f"{item.id} {item.version} ({item.source}) is refused: {item.why}" for item in fitting]
+    causes = [f"{item.id} {item.version} ({item.source}) is refused: {item.why}".replace("  ", " ") for item in fitting]
     tables = "".join(dict.fromkeys(item.table for item in fitting))
     fixes = ", or ".join(dict.fromkeys(item.fix for item in fitting))
     if any(refusal.cause != "other" for refusal in end.refusals):

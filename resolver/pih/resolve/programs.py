@@ -14,7 +14,7 @@ _STEPS: dict[str, tuple[str, ...]] = {
     "base": ("base", "deb", "elf", "stdlib", *_LAYERS, *_MODULES),
     "cubin": ("cubin", "cubin_elf", "kernels"),
     "digests": ("digests",),
-    "image": ("devices", "image", "oci", "source", *_LAYERS),
+    "image": ("devices", "image", "oci", "reach", "source", *_LAYERS),
     "imports": ("app", "elf", "imports", "wheels", *_LAYERS, *_MODULES),
     "kernels": ("kernels",),
     "model": ("model", "lower"),

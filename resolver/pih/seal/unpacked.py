@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from pih.build import tree
-from pih.bundle import permissions, run
+from pih.bundle import run
 from pih.bundle.layout import LAYER_TAR, Layer, Layout
 from pih.inspect.bundle import File
 from pih.inspect.opened import bundle_file, opened_root
@@ -24,7 +24,7 @@ from pih.seal import agreement, intact
 from pih.seal.agreement import FIX, LIST
 from pih.seal.intact import Image, Read
 from pih_runtime.errors import BuildError, SealError
-from pih_steps import base, devices, tar
+from pih_steps import base, devices, reach, tar
 
 # The lowest first; the last one is there where the weights are embedded.
 _LAYERS = ("base", "wheels", "app", "deployment", "weights")
@@ -113,7 +113,7 @@ def _granted(lock: Lock) -> list[str]:
     """Patterns of what plugins may read of the host, and places of its drivers."""
     granted = [pattern for plugin in lock.plugins for pattern in plugin.permissions.paths]
     granted += devices.places(name for plugin in lock.plugins for name in plugin.permissions.devices)
-    return [pattern for pattern in granted if not permissions.given(pattern)]
+    return [pattern for pattern in granted if not reach.given(pattern)]
 
 
 def _is_the_hosts(path: str, size: int, lock: Lock) -> bool:

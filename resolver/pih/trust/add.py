@@ -6,6 +6,7 @@ from pathlib import Path
 
 import attrs
 
+from pih.origin import Refused
 from pih.trust import find, index, keys, places, sign
 from pih.trust.keyring import Added, Key, Keyring
 from pih.trust.sign import Signature
@@ -101,11 +102,15 @@ def verified(path: Path, keyring: Keyring) -> list[find.Found]:
         found = list(find.at(find.by_path(path.resolve(), str(path)), keyring))
     except ResolutionError as problem:
         raise SealError(problem.what, where=problem.where, fix=problem.fix) from problem
+    good = []
     for item in found:
+        if isinstance(item, Refused):
+            raise SealError(f"{item.id} {item.version}: {item.why}", where=str(path), fix=item.fix)
         if not item.verdict.key:
             name = f"{item.content.manifest.id} {item.content.manifest.version}"
             raise SealError(f"{name}: {item.verdict.why}", where=str(path), fix=item.verdict.fix)
-    return found
+        good.append(item)
+    return good
 
 
 def _checked(signature: Signature | None, word: str, digest: str, path: Path) -> str:

@@ -27,6 +27,7 @@ from pih.tarball import TarFile
 from pih_runtime.errors import PihError, ResolutionError
 from pih_steps import tar
 from pih_steps.devices import FAMILIES
+from pih_steps.reach import ALWAYS, given, hides
 
 MANIFEST = "plugin.toml"
 PINS = "pins.json"  # wheels of its own, as plugins/pins.json lists those of PIH
@@ -207,6 +208,14 @@ def _check_whole(manifest: Manifest, files: Mapping[str, bytes], where: str) -> 
                 where=where,
                 fix='write whole paths, with * where the name varies, e.g. "/dev/npu*", or a family of devices: '
                 + ", ".join(FAMILIES),
+            )
+    for path in manifest.permissions.paths:
+        hidden = next((own for own in ALWAYS if hides(path, own)), "")
+        if hidden and not given(path):
+            raise ResolutionError(
+                f"{manifest.id} asks for {show(path)} of the host, where every image has {hidden} of its own",
+                where=where,
+                fix="ask for the files that the plugin opens, e.g. /usr/lib/x86_64-linux-gnu/libnpu.so.1",
             )
     if len(files.get(PINS, b"")) > _MAX_PINS:
         raise ResolutionError(

@@ -1,7 +1,7 @@
 """Finding plugins outside the source tree: what the profile names, what is installed, what the keyring's catalogs have.
 
-Every one is found with the verdict on it. What the profile names must be readable; anywhere else, what cannot be read
-is reported as refused, so that a broken package breaks no deployment that does not want it.
+Every one is found with the verdict on it. A place that the profile names must be there; anything else that cannot be
+read is reported as refused, so that a broken package breaks no deployment that does not want it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from pih.reading import said
 from pih.toml_lines import line_of
 from pih.trust import index, places, sign
 from pih.trust.content import MANIFEST, Content
+from pih.trust.index import Entry
 from pih.trust.judge import Verdict, judge
 from pih.trust.keyring import Added, Keyring
-from pih_runtime.errors import ResolutionError
+from pih_runtime.errors import ProfileError, ResolutionError
 
 _OWN_WORD = Verdict(LOCAL)
 
@@ -84,8 +85,11 @@ def everywhere(keyring: Keyring, known: frozenset[str] = frozenset()) -> Iterato
         yield from _tolerant(f"catalog {added.name}", added.name, _added(added, keyring))
 
 
-def at(where: Where, keyring: Keyring) -> Iterator[Found]:
-    """The plugins of a folder, an archive or a catalog, each with its verdict; raises ResolutionError without any."""
+def at(where: Where, keyring: Keyring) -> Iterator[Found | Refused]:
+    """The plugins of a folder, an archive or a catalog, each with its verdict; raises ResolutionError without any.
+
+    One of several that cannot be read is refused, and spoils no other.
+    """
     top = where("")
     if index.is_catalog(top.path):
         yield from _catalog(where, keyring)
@@ -94,7 +98,8 @@ def at(where: Where, keyring: Keyring) -> Iterator[Found]:
         if not inner:
             fix = f"name a folder with {MANIFEST} or {index.INDEX}, or an archive"
             raise ResolutionError(f"{top.named} holds no plugin", fix=fix)
-        yield from (_judged(where(path.name), keyring) for path in inner)
+        for path in inner:
+            yield from _tolerant(where(path.name).source, path.name, _one(where(path.name), keyring))
     else:
         yield _judged(top, keyring)
 
@@ -106,6 +111,10 @@ def signature_of(plugin: Path) -> Path:
     )
 
 
+def _one(place: Place, keyring: Keyring) -> Iterator[Found]:
+    yield _judged(place, keyring)
+
+
 def _judged(place: Place, keyring: Keyring) -> Found:
     held = places.of_path(place.path).content
     signature = sign.read(signature_of(place.path))
@@ -113,10 +122,10 @@ def _judged(place: Place, keyring: Keyring) -> Found:
     return Found(held, place.source, place.place, verdict)
 
 
-def _path(source: PluginSource, profile: Profile, keyring: Keyring, where: str) -> Iterator[Found]:
+def _path(source: PluginSource, profile: Profile, keyring: Keyring, where: str) -> Iterator[Found | Refused]:
     path = Path(os.path.realpath(profile.path.parent / source.path))
     if not os.path.exists(path):  # noqa: PTH110 - raises nothing, however long the name
-        raise ResolutionError(
+        raise ProfileError(
             f"there is no {source.path} beside the profile",
             where=where,
             fix="correct the path; it is relative to the profile",
@@ -126,20 +135,22 @@ def _path(source: PluginSource, profile: Profile, keyring: Keyring, where: str) 
     except ResolutionError as problem:
         raise ResolutionError(problem.what, where=problem.where or where, fix=problem.fix) from problem
     for plugin in plugins:
-        yield attrs.evolve(plugin, verdict=_OWN_WORD) if source.trust == "local" else plugin
+        yield (
+            attrs.evolve(plugin, verdict=_OWN_WORD) if isinstance(plugin, Found) and source.trust == "local" else plugin
+        )
 
 
-def _package(source: PluginSource, keyring: Keyring, where: str) -> Iterator[Found]:
+def _package(source: PluginSource, keyring: Keyring, where: str) -> Iterator[Found | Refused]:
     wanted = normalized(source.package)
     found = [item for item in places.installed() if normalized(item.package) == wanted]
     if not found:
-        raise ResolutionError(
+        raise ProfileError(
             f"no installed package {source.package} declares {places.GROUP} entry points",
             where=where,
             fix=f"install it beside pih: .venv/bin/python -m pip install {source.package}",
         )
     for item in found:
-        yield from _installed(item, keyring, source.trust)
+        yield from _tolerant(f"package {item.package}", item.name, _installed(item, keyring, source.trust))
 
 
 def _installed(item: places.Installed, keyring: Keyring, trust: str) -> Iterator[Found]:
@@ -155,7 +166,7 @@ def _installed(item: places.Installed, keyring: Keyring, trust: str) -> Iterator
     yield attrs.evolve(held, verdict=_OWN_WORD) if trust == "local" else held
 
 
-def _added(added: Added, keyring: Keyring) -> Iterator[Found]:
+def _added(added: Added, keyring: Keyring) -> Iterator[Found | Refused]:
     path, source = Path(added.path), f"catalog {added.name}"
     if not path.exists():
         raise ResolutionError(
@@ -167,8 +178,7 @@ def _added(added: Added, keyring: Keyring) -> Iterator[Found]:
         return attrs.evolve(named, source=source, place={"catalog": added.name} | ({"file": file} if file else {}))
 
     for item in at(where, keyring):
-        signer = item.verdict.key
-        if signer and not keyring.succeeds(signer, added.key):
+        if isinstance(item, Found) and (signer := item.verdict.key) and not keyring.succeeds(signer, added.key):
             why = f"it was added as signed by {added.key}, and is now signed by {signer}"
             fix = f"if its publisher says so: pih catalog add {added.path}"
             yield attrs.evolve(item, verdict=Verdict("", why, fix))
@@ -176,31 +186,38 @@ def _added(added: Added, keyring: Keyring) -> Iterator[Found]:
             yield item
 
 
-def _catalog(where: Where, keyring: Keyring) -> Iterator[Found]:
+def _catalog(where: Where, keyring: Keyring) -> Iterator[Found | Refused]:
     top = where("")
     listed, digest = index.read(top.path)
     signed = judge(index.signature(top.path), "catalog", digest, keyring, top.named)
     for entry in listed.plugins:
-        own = where(entry.path)
-        held = places.of_path(own.path).content
-        manifest, digest = held.manifest, held.sha256
-        verdict = signed
-        if digest != entry.sha256 or (manifest.id, manifest.version) != (entry.id, entry.version):
-            verdict = Verdict(
-                "",
-                f"its files are not those that {top.source} names: sha256 {digest}, the catalog says {entry.sha256}",
-                "get the catalog again from its publisher",
-            )
-        elif entry.yanked:
-            held = attrs.evolve(held, manifest=attrs.evolve(manifest, yanked=entry.yanked))
-        yield Found(held, top.source, own.place, verdict)
+        yield from _tolerant(top.source, entry.id, _listed(entry, where, signed), entry.version)
 
 
-def _tolerant(source: str, name: str, finding: Iterator[Found]) -> Iterator[Found | Refused]:
+def _listed(entry: Entry, where: Where, signed: Verdict) -> Iterator[Found]:
+    top, own = where(""), where(entry.path)
+    held = places.of_path(own.path).content
+    manifest, digest = held.manifest, held.sha256
+    verdict = signed
+    if digest != entry.sha256 or (manifest.id, manifest.version) != (entry.id, entry.version):
+        verdict = Verdict(
+            "",
+            f"its files are not those that {top.source} names: sha256 {digest}, the catalog says {entry.sha256}",
+            "get the catalog again from its publisher",
+        )
+    elif entry.yanked:
+        held = attrs.evolve(held, manifest=attrs.evolve(manifest, yanked=entry.yanked))
+    yield Found(held, top.source, own.place, verdict)
+
+
+def _tolerant(
+    source: str, name: str, finding: Iterator[Found | Refused], version: str = ""
+) -> Iterator[Found | Refused]:
+    """What is found, and what could not be read as refused. name, version: what is known of that."""
     try:
         yield from finding
     except ResolutionError as problem:
-        yield Refused(name, "", source, (), f"{problem.where}: {problem.what}".removeprefix(": "), problem.fix)
+        yield Refused(name, version, source, (), f"{problem.where}: {problem.what}".removeprefix(": "), problem.fix)
     except OSError as problem:
         why = f"{problem.filename or source}: {said(problem)}"
-        yield Refused(name, "", source, (), why, "let it be read, or remove it")
+        yield Refused(name, version, source, (), why, "let it be read, or remove it")

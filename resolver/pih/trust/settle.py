@@ -53,7 +53,8 @@ def settled(own: Catalog, found: Iterable[Found | Refused], held: Sequence[Held]
         other = [item for item in rest if item.content.sha256 != first.content.sha256]
         manifest = first.content.manifest
         plugins.append(manifest)
-        origins[manifest.id, manifest.version] = _origin(first, locked, other)
+        copies = tuple(_said(item) for item in rest if item not in other)
+        origins[manifest.id, manifest.version] = _origin(first, locked, other, copies)
         refused += [_refused(item, _beside(first)) for item in other]
     return attrs.evolve(own, plugins=tuple(plugins), origins=origins, refused=tuple(refused))
 
@@ -117,7 +118,7 @@ def _is(item: Found, before: Held | None) -> bool:
     return item.content.sha256 == before.sha256 and places.same(item.place, before.place)
 
 
-def _origin(first: Found, before: Held | None, other: list[Found]) -> Origin:
+def _origin(first: Found, before: Held | None, other: list[Found], copies: tuple[str, ...]) -> Origin:
     kept = _is(first, before)
     same_files = before is not None and first.content.sha256 == before.sha256
     decided = first.entry >= 0 or same_files or first.content.manifest.yanked
@@ -131,8 +132,14 @@ def _origin(first: Found, before: Held | None, other: list[Found]) -> Origin:
         pins=first.content.pins,
         entry=first.entry,
         held=kept,
-        rivals=tuple(f"{item.source} (signed by {item.verdict.key})" for item in usable),
+        rivals=tuple(_said(item) for item in usable),
+        copies=copies,
     )
+
+
+def _said(item: Found) -> str:
+    word = "trusted by the profile" if item.verdict.key == LOCAL else f"signed by {item.verdict.key}"
+    return f"{item.source} ({word})"
 
 
 def _beside(first: Found) -> Unfit:

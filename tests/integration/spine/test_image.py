@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pih_steps import reach
 from tests.support.program import PROFILE, pih
 
 MB = 1_000_000
@@ -60,6 +61,17 @@ def test_every_file_is_listed_with_its_digest_and_nothing_else_is_there(image):
         assert {key: listed[path][key] for key in facts} == facts, path
         assert listed[path]["component"], path
         assert listed[path]["reason"], path
+
+
+def test_what_every_image_is_said_to_have_is_there(image):
+    """So that a plugin that asks the host for it can be refused before anything is built."""
+    names = set()
+    for layer, blob in layers(image):
+        mode = "r:gz" if layer["mediaType"].endswith("+gzip") else "r:"
+        with tarfile.open(blob, mode) as archive:
+            names |= {f"/{name}" for name in archive.getnames()}
+    missing = [own for own in reach.ALWAYS if not any(reach.hides(own, name) for name in names)]
+    assert not missing
 
 
 def test_what_was_not_selected_is_not_there(image):

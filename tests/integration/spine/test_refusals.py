@@ -83,7 +83,7 @@ def test_missing_artifact_offline_is_named_with_its_sources(profile, tmp_path):
 def test_lock_edited_by_hand_names_the_part(profile):
     edited(profile.with_suffix(".lock.json"), '"batch": 4', '"batch": 5')
     said = refused(5, "build", "--profile", profile)
-    assert "edited after it was written: limits was changed" in said
+    assert "edited after it was written: limits." in said
     assert "pih lock" in said
 
 

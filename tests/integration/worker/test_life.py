@@ -206,7 +206,7 @@ REFUSED = {
     ),
     "lock edited by hand": (
         5,
-        "service was changed",
+        "service.port was changed",
         lambda folder: (folder / "pih/lock.json").write_text(
             (folder / "pih/lock.json").read_text().replace('"port": 0', '"port": 8001')
         ),

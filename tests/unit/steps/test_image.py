@@ -84,6 +84,16 @@ def test_layers_lie_by_how_seldom_they_change_and_weights_are_not_compressed(inp
     ]
 
 
+@pytest.mark.parametrize("path", ["/etc", "/etc/passwd", "/etc/pass*", "/*"])
+def test_a_plugin_cannot_take_the_place_of_the_images_files(inputs, make_spec, path):
+    lock = {**LOCK, "plugins": [dict(item) for item in LOCK["plugins"]]}
+    lock["plugins"][0]["permissions"] = {"devices": [], "paths": ["/etc/npu.conf", "/pih/weights", path]}
+    inputs["trees"]["lock"].write_text(json.dumps(lock))
+    with pytest.raises(BuildError) as caught:
+        image.run(make_spec(**inputs))
+    assert f"model/llama asks for {path} of the host, where the image has /etc/passwd of its own" in str(caught.value)
+
+
 def test_config_is_that_of_a_confined_worker(inputs, make_spec, tmp_path):
     image.run(make_spec(**inputs))
     _, config, _ = _open(tmp_path / "out")

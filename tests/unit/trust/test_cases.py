@@ -199,6 +199,28 @@ def test_a_broken_catalog_breaks_no_deployment_that_does_not_want_it(tmp_path):
     assert not [item for item in found.artifacts if item.kind == "plugin"]
 
 
+def test_a_broken_plugin_spoils_no_other_of_its_place(tmp_path):
+    """In a folder that the profile names, and in a catalog, whichever comes first."""
+    key = made.key(tmp_path)
+    other = made.MANIFEST.replace("backend/npu", "backend/aaa")
+    shelf = made.vendor(tmp_path / "shelf", key, ("b", {}), ("a", {"text": other}), ("c", {"version": "0.2.0"}))
+    ring = add.accepted(add.offer(shelf, keyring.Keyring()), keyring.Keyring())
+    for name in ("a", "c"):
+        (shelf / name / "plugin.toml").write_text("id = ")
+    known = made.catalog_of(tmp_path, "", ring)
+    assert list(known.origins) == [("backend/npu", "0.1.0")]
+    assert [(item.id, item.version) for item in known.refused] == [("backend/aaa", "0.1.0"), ("backend/npu", "0.2.0")]
+    with pytest.raises(SealError, match=r"backend/aaa 0.1.0: .*not TOML"):
+        add.verified(shelf, ring)
+    for name in ("catalog.json", "catalog.json.sig"):
+        (shelf / name).unlink()
+    known = made.catalog_of(tmp_path, LOCAL.format("shelf"))
+    assert list(known.origins) == [("backend/npu", "0.1.0")]
+    assert [(item.id, item.source) for item in known.refused] == [("a", "shelf/a"), ("c", "shelf/c")]
+    (shelf / "b" / "plugin.toml").write_text("id = ")
+    assert "\n  and b (shelf/b) is refused: " in refusal(tmp_path, LOCAL.format("shelf"))
+
+
 def test_a_new_key_that_the_old_one_vouches_for_takes_its_place(tmp_path):
     old, new = made.key(tmp_path, "old"), made.key(tmp_path, "new")
     shelf = made.vendor(tmp_path / "shelf", old, ("a", {}))

@@ -87,6 +87,37 @@ def test_revoking_refuses_from_then_on(pih, shelf):
         pih("revoke", "vendor", "--reason", "x")
 
 
+def test_revoking_a_key_that_is_not_there_is_no_revocation(pih, shelf):
+    path, fingerprint = shelf
+    pih("add", path, "--yes")
+    other = fingerprint[:-1] + ("0" if fingerprint[-1] != "0" else "1")
+    with pytest.raises(UsageError, match="your keyring has no key") as caught:
+        pih("revoke", other, "--reason", "x")
+    assert caught.value.fix.startswith(f"did you mean {fingerprint}? ")
+    assert "revoked" not in pih("keys")
+    assert pih("revoke", other, "--reason", "x", "--unknown") == f"revoked {other}: x\n"
+    assert pih("revoke", fingerprint, "--reason", "lost") == f"revoked {fingerprint} (vendor): lost\n"
+    assert pih("keys").count("revoked") == 2
+
+
+def test_show_tells_every_place_that_has_it(pih, shelf, tmp_path):
+    path, fingerprint = shelf
+    pih("add", path, "--yes")
+    other = made.key(tmp_path, "other")
+    name = keys.fingerprint(keys.public_of(other))
+    for folder, text in (("same", made.MANIFEST), ("changed", made.MANIFEST.replace("1000", "2000"))):
+        made.vendor(tmp_path / folder, other, ("a", {"text": text}))
+        pih("add", tmp_path / folder, "--yes", "--name", folder)
+    shown = pih("show", "backend/npu")
+    assert f"\n  not decided  catalog vendor (signed by {fingerprint}) has other files of it\n" in shown
+    assert "\n  from     catalog vendor\n  refused  catalog changed has other files of the same version\n" in shown
+    pih("remove", "changed")
+    assert f"\n  also in      catalog vendor (signed by {fingerprint})\n" in pih("show", "backend/npu")
+    (row,) = json.loads(pih("show", "backend/npu", "--json"))["plugins"]
+    assert (row["source"], row["trust"]) == ("catalog same", name)
+    assert (row["also"], row["rivals"]) == ([f"catalog vendor (signed by {fingerprint})"], [])
+
+
 def test_verify(pih, shelf):
     path, fingerprint = shelf
     with pytest.raises(SealError, match="which is not in your keyring") as caught:

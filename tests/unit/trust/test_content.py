@@ -53,6 +53,20 @@ def test_what_a_plugin_is_entered_by_is_there(tmp_path, text, whole):
         content.of_folder(folder)
 
 
+@pytest.mark.parametrize("path", ["/usr", "/usr/lib", "/usr/lib/*", "/usr/lib/x86_64-linux-gnu", "/etc/passwd", "/*"])
+def test_what_would_hide_a_file_of_every_image_is_refused(tmp_path, path):
+    asked = made.MANIFEST.replace('devices = ["/dev/npu0"]', f'paths = ["{path}"]')
+    with pytest.raises(ResolutionError, match=r"where every image has .* of its own") as caught:
+        content.of_folder(made.plugin(tmp_path / "npu", text=asked))
+    assert f'backend/npu asks for "{path}" of the host' in caught.value.what
+
+
+def test_files_beside_those_of_every_image_may_be_asked_for(tmp_path):
+    paths = '["/usr/lib/x86_64-linux-gnu/libnpu*", "/usr/lib/npu", "/opt/npu", "/pih/weights", "/proc"]'
+    asked = made.MANIFEST.replace('devices = ["/dev/npu0"]', f"paths = {paths}")
+    assert content.of_folder(made.plugin(tmp_path / "npu", text=asked)).content.manifest.permissions.paths
+
+
 def test_unpacking_gives_the_files_back(tmp_path):
     held = content.of_folder(made.plugin(tmp_path / "npu"))
     (tmp_path / "a.tar").write_bytes(held.archive)

@@ -4,8 +4,9 @@ import sys
 
 import pytest
 
+from pih import trust
 from pih.trust import find, keyring, keys, places, publish
-from pih_runtime.errors import ResolutionError
+from pih_runtime.errors import ProfileError, ResolutionError
 from tests.unit.trust import made
 
 PACKAGE = '\n[[plugins]]\npackage = "pih-npu"\n'
@@ -84,12 +85,25 @@ def test_an_entry_point_that_leads_nowhere_breaks_no_one_else(tmp_path, site):
     assert [(item.id, item.why) for item in known.refused] == [
         ("npu", "package pih-npu: its entry point npu names pih_npu/gone, which is no folder")
     ]
-    with pytest.raises(ResolutionError, match="which is no folder"):
-        made.catalog_of(tmp_path, PACKAGE + 'trust = "local"\n')
+    entries = PACKAGE + 'trust = "local"\n'
+    with pytest.raises(ResolutionError, match="which is no folder") as caught:
+        trust.check_named(made.intent(tmp_path, entries), made.catalog_of(tmp_path, entries))
+    assert caught.value.where.startswith(f"{tmp_path}/p.toml:")
+
+
+def test_an_entry_point_that_leads_nowhere_spoils_no_other_of_its_package(tmp_path, site):
+    install(site)
+    points = site / "pih_npu-0.1.0.dist-info" / "entry_points.txt"
+    points.write_text(points.read_text() + "also = pih_npu.gone\n")
+    entries = PACKAGE + 'trust = "local"\n'
+    known = made.catalog_of(tmp_path, entries)
+    assert list(known.origins) == [("backend/npu", "0.1.0")]
+    assert [item.id for item in known.refused] == ["also"]
+    trust.check_named(made.intent(tmp_path, entries), known)
 
 
 def test_a_package_that_is_not_installed(tmp_path, site):
-    with pytest.raises(ResolutionError, match="no installed package pih-npu declares"):
+    with pytest.raises(ProfileError, match="no installed package pih-npu declares"):
         made.catalog_of(tmp_path, PACKAGE)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from pih.conformance import suite
 from pih.trust import add, content, index, keyring, keys, publish
-from pih_runtime.errors import PihError, ResolutionError, SealError, UsageError
+from pih_runtime.errors import PihError, ProfileError, ResolutionError, SealError, UsageError
 from tests.unit.trust import made
 
 
@@ -239,7 +239,7 @@ def test_a_profile_that_names_what_never_ends(tmp_path, path):
 @pytest.mark.parametrize("path", ["loop", "a" * 300])
 def test_a_profile_that_names_what_nobody_can_open(tmp_path, path):
     (tmp_path / "loop").symlink_to("loop")
-    with pytest.raises(ResolutionError, match="beside the profile") as caught:
+    with pytest.raises(ProfileError, match="beside the profile") as caught:
         made.catalog_of(tmp_path, f'\n[[plugins]]\npath = "{path}"\ntrust = "local"\n')
     assert caught.value.where.startswith(f"{tmp_path}/p.toml:")
 
