@@ -17,6 +17,7 @@ from pih.profile_rules import check_together, preference
 from pih.profile_schema import Intent
 from pih.reading import read_at_most, said
 from pih.sizes import memory_bytes
+from pih.sources import canonical
 from pih.structure import Path as Keys
 from pih.structure import RefusedError, StructureError, dotted, show, structure, unstructure
 from pih.toml_lines import key_lines, line_of, too_deep
@@ -124,9 +125,10 @@ def _digest(intent: Intent) -> str:
     for section, key in (("target", "memory"), ("device", "memory"), ("limits", "spill")):
         amount = data[section][key]
         data[section][key] = memory_bytes(amount) if amount else 0
+    data["model"] = {key: canonical(text) for key, text in data["model"].items()}
     data["kernels"]["fallback_ops"].sort()
     data["selection"]["prefer"] = [
         [name, sorted(map(str, versions))] for name, versions in map(preference, intent.selection.prefer)
     ]
-    canonical = json.dumps(data, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()
+    whole = json.dumps(data, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(whole.encode()).hexdigest()

@@ -10,6 +10,7 @@ synthetic:DIR?seed=N             seeded weights in the shape of config.json and 
 from __future__ import annotations
 
 import re
+from pathlib import PurePosixPath
 
 import attrs
 
@@ -67,6 +68,16 @@ def parse_source(text: str, kinds: tuple[str, ...] = tuple(_FORMS)) -> Source:
         )
     seed = int(found.pop("seed", "0"))
     return Source(kind=kind, text=text, seed=seed, **found)
+
+
+def canonical(text: str) -> str:
+    """A source as it is whatever way its path is written: `file:./x` is `file:x`."""
+    kind, _, rest = text.partition(":")
+    if kind not in ("file", "synthetic") or not rest:
+        return text
+    mark = "#" if kind == "file" else "?"
+    path, found, more = rest.partition(mark)
+    return f"{kind}:{PurePosixPath(path)}{found}{more}"
 
 
 def form(kind: str) -> str:

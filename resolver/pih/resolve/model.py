@@ -20,7 +20,8 @@ from pih.names import normalized
 from pih.pins import Pins
 from pih.profile import Profile
 from pih.sources import Source, parse_source
-from pih_runtime.errors import FetchError, ResolutionError
+from pih.toml_lines import line_of
+from pih_runtime.errors import FetchError, ProfileError, ResolutionError
 
 ROLES = ("weights", "tensors", "config", "tokenizer", "chat_template", "generation")
 _KINDS = {"pypi": "wheel", "npm": "npm", "hf": "hf", "file": "file"}
@@ -99,9 +100,9 @@ def _file(
     if source.kind == "file":
         path = (profile.path.parent / source.path).resolve()
         if not path.is_file():
-            raise ResolutionError(
-                f"Because {reason},\n  and there is no file {source.path} beside the profile.\n"
-                f"  So the model has no {role}.",
+            raise ProfileError(
+                f"model.{role}: there is no file {source.path} beside the profile",
+                where=f"{profile.path}:{line_of(profile.lines, ('model', role))}",
                 fix="correct the path; it is relative to the profile",
             )
         if path.is_relative_to(root.resolve()):

@@ -49,8 +49,10 @@ def tables(text):
         TEXT.replace('memory = "3 GiB"', 'memory = "3072MiB"'),
         TEXT.replace('memory = "3 GiB"', 'memory = "3.0 GiB"'),
         TEXT + '\n[[plugins]]\npath = "elsewhere"\n',
+        TEXT.replace("file:../models", "file:./..//models/."),
+        TEXT.replace("synthetic:models", "synthetic:./models"),
     ],
-    ids=range(16),
+    ids=range(18),
 )
 def test_what_a_profile_says_otherwise_is_no_other_profile(text):
     assert not is_stale(text)
