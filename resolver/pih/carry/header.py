@@ -1,11 +1,10 @@
 """The script at the head of a carried file: a check of itself, constants of the bundle, and the text of `shell/`.
 
 A shell reads line by line. It comes as far as check.sh, which compares the digest and evaluates what follows only if it
-is right. In check.sh and before it is no quote, so that one wrong bit can at most open one, and its last lines are a
-syntax error inside each kind of quote and outside: whatever the bit, nothing behind them is parsed.
+is right; whichever bit of check.sh itself is wrong, nothing behind it is run.
 
 Padded to whole blocks, so that the payload begins where `dd` can skip to. The third line is the digest of all of it,
-with what follows the `=` in that line left out.
+with what follows the `=` in that line left out; why each digit has a backslash, check.sh says.
 """
 
 from __future__ import annotations
@@ -33,13 +32,21 @@ def installer() -> str:
 
 def render(title: str, constants: Mapping[str, str | int]) -> bytes:
     """The script, SIZE bytes. title: one line for whoever looks into the file."""
-    given = "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in constants.items())
-    lines = ["#!/bin/sh", f"# {title}", f"SELF={'0' * 64}", f"HEADER_BLOCKS={SIZE // BLOCK}"]
-    text = "\n".join([*lines, _CHECK.read_text("ascii") + given + installer()]).encode("ascii")
-    if len(text) >= SIZE:
-        raise BuildError(f"the header needs {len(text)} bytes, and has {SIZE}", fix="give --split a larger size")
-    padded = text.ljust(SIZE, b"\n")
-    return _SELF.sub(rb"\1=" + digest(padded).encode(), padded)
+    lines = {"HEADER_BLOCKS": SIZE // BLOCK, **constants}
+    given = "".join(f"{name}={shlex.quote(str(value))}\n" for name, value in lines.items())
+    rest = given + installer()
+    size = len(checked(title, rest))
+    if size > SIZE:
+        raise BuildError(f"the header needs {size} bytes, and has {SIZE}", fix="give --split a larger size")
+    return checked(title, rest + "\n" * (SIZE - size))
+
+
+def checked(title: str, rest: str) -> bytes:
+    """A script that runs the rest only if all of it is as it is now."""
+    check = [line for line in _CHECK.read_text("ascii").splitlines() if not line.startswith("#")]
+    lines = ["#!/bin/sh", f"# {title}", "SELF=" + "\\0" * 64, *check, "#REST", rest]
+    text = "\n".join(lines).encode("ascii")
+    return _SELF.sub(lambda match: match[1] + b"=" + "".join(f"\\{digit}" for digit in digest(text)).encode(), text)
 
 
 def digest(header: bytes) -> str:

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -66,6 +67,40 @@ def test_install_upgrade_rollback(made, prefix, shell):
     sh(prefix / "pih", "status", "--check", shell=shell)
     sh(prefix / "pih", "uninstall", shell=shell)
     assert not prefix.exists()
+
+
+def append(path):
+    path.write_bytes(path.read_bytes() + b"x")
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil"),
+    [
+        ("pih", append),
+        ("pih", Path.unlink),
+        ("about", append),
+        ("files", Path.unlink),
+        ("root/usr", shutil.rmtree),
+        ("root/pih/lock.json", append),
+    ],
+)
+def test_no_rollback_to_a_damaged_generation(made, prefix, name, spoil):
+    sh(made["one"], "install", "--prefix", prefix)
+    sh(made["two"], "upgrade", "--prefix", prefix)
+    spoil(prefix / "generations/1" / name)
+    run = sh(prefix / "pih", "rollback", check=False)
+    assert (run.returncode, "generation 1 is not what was installed: generations/1/" in run.stderr) == (8, True)
+    assert says(prefix) == "worker of two"
+
+
+def test_the_way_back_from_a_damaged_script(made, prefix):
+    sh(made["one"], "install", "--prefix", prefix)
+    sh(made["two"], "upgrade", "--prefix", prefix)
+    edited(prefix / "generations/2/pih", "verb_load()", "verb_lead()")
+    run = sh(prefix / "pih", "rollback", check=False)
+    assert (run.returncode, "generations/N/pih rollback N" in run.stderr) == (8, True), run.stderr
+    sh(prefix / "generations/1/pih", "rollback", "1")
+    assert says(prefix) == "worker of one"
 
 
 def test_variables_that_a_plugin_declares_reach_the_worker_and_no_others(prefix, shell, tmp_path):

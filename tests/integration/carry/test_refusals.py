@@ -41,7 +41,7 @@ WORDS = "attached config docker envelope file index layer layout manifest oci-la
 
 @pytest.mark.parametrize("shell", ["dash", "busybox ash", "bash --posix"])
 def test_one_wrong_bit_runs_no_word_of_the_bundle(file, tmp_path, shell):
-    """In the lines that are read before the check, and at every quote behind them: not one program is asked for."""
+    """At the quotes behind the check: not one program is asked for. For the lines of the check: test_flips.py."""
     command = shell.split()
     if not shutil.which(command[0]):
         pytest.skip(f"{command[0]} is not installed")
@@ -54,7 +54,7 @@ def test_one_wrong_bit_runs_no_word_of_the_bundle(file, tmp_path, shell):
     rest = data.index(b"#REST\n")
     quotes = [at for at in range(rest, header.SIZE) if data[at : at + 1] in b"'\"`\n#"]
     chance = random.Random(13)
-    places = [*range(rest), *chance.sample(quotes[: quotes.index(data.index(b"MEMBERS=") + 8) + 40], 60)]
+    places = chance.sample(quotes[: quotes.index(data.index(b"MEMBERS=") + 8) + 40], 60)
     copy = tmp_path / "flipped.pih"
     accepted = []
     for at, bit in [(at, bit) for at in places for bit in range(8) if chance.random() < 0.15]:
@@ -94,26 +94,6 @@ def test_one_wrong_bit_anywhere(file, tmp_path):
             shutil.rmtree(prefix)
     assert not accepted
     assert not silent
-
-
-@pytest.mark.parametrize("shell", ["dash", "busybox ash"])
-def test_one_wrong_bit_in_the_lines_that_look_for_wrong_bits(file, tmp_path, shell):
-    """These lines cannot be found wrong by others. Every bit of them was tried; here, some."""
-    command = shell.split()
-    if not shutil.which(command[0]):
-        pytest.skip(f"{command[0]} is not installed")
-    data = file.read_bytes()
-    places = range(data.index(b"#REST\n") + 6)
-    copy = tmp_path / "flipped.pih"
-    chance = random.Random(12)
-    accepted = []
-    for _ in range(400):
-        at, bit = chance.choice(places), chance.randrange(8)
-        copy.write_bytes(flipped(data, at, bit))
-        run = subprocess.run([*command, str(copy), "verify"], capture_output=True, cwd=tmp_path, check=False)
-        if run.returncode == 0:
-            accepted.append((at, bit))
-    assert not accepted
 
 
 def test_what_is_wrong_is_named(file, parts, tmp_path):

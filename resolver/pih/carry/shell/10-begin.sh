@@ -1,4 +1,4 @@
-set +f
+set +f -eu
 # What has a host's tools count, name, read or write otherwise than they do by themselves. POSIXLY_CORRECT stays: bash would
 # leave the mode that it is in.
 unset IFS CDPATH ENV BASH_ENV GLOBIGNORE

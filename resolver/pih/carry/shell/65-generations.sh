@@ -13,7 +13,7 @@ current() {
 
 # own_script FILE: whether the script's third line is its digest
 own_script() {
-    [ -r "$1" ] && [ "SELF=$(sed '3s/=.*/=/' "$1" | digest)" = "$(sed -n '3{p;q;}' "$1")" ]
+    [ -r "$1" ] && [ "$(sed '3s/=.*/=/' "$1" | digest)" = "$(sed -n '3{s/\\//g;s/^SELF=//p;q;}' "$1")" ]
 }
 
 # facts N: sets its_name, its_version, its_image and its_lock as the generation's own script says; empty if that was changed

@@ -15,6 +15,9 @@ verb_rollback() {
         say "nothing to do: generation $goal is the current one"
         return
     fi
+    damage=$(wrong "$goal")
+    [ -z "$damage" ] || die $SEAL "generation $goal is not what was installed: generations/$goal/$damage" \
+        "status --check shows which are whole; sh FILE upgrade with the .pih file of that version installs it anew"
     switch "$goal"
     facts "$goal"
     say "generation $goal is the current one now: $its_name $its_version $its_image"

@@ -53,5 +53,5 @@ verb_status() {
     done
     [ -z "$JSON" ] || echo ']}'
     [ -z "$trouble" ] || die $SEAL "not what was installed:$trouble" \
-        "sh FILE upgrade --prefix $PREFIX, with the .pih file of that version, installs it anew; or rollback to a whole one"
+        "sh FILE upgrade --prefix $PREFIX, with the .pih file of that version, installs it anew; sh $PREFIX/generations/N/pih rollback N goes back to a whole one"
 }
