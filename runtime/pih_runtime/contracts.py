@@ -100,7 +100,7 @@ class Backend(Protocol):
     plan: Plan
 
     def submit(self, step: Step) -> object:
-        """Start a step; at most two are in flight. Raises WorkerError past the plan's limits."""
+        """Start a step; at most two are in flight. WorkerError for a third, past the plan's limits and after `stop`."""
 
     def wait(self, ticket: object) -> list[int]:
         """The sampled id of each wanted row, in order. A ticket is good once: WorkerError afterwards."""

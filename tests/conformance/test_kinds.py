@@ -18,7 +18,7 @@ BROKEN = {
         "the machine's memory": ("__init__.py", "min(limits.memory_bytes, cpu.memory_bytes(root))", "cpu.memory_bytes(root)", "host: the cgroup's limit of memory"),
         "instruction sets that are not there": ("cpu.py", "frozenset(name for name, needed in LEVELS.items() if needed <= found)", "frozenset()", "host: instruction sets that the CPU has"),
         "any lock will do": ("__init__.py", '    check(host, flags, target["isa"], budget)\n', "", "host: a lock for another machine is refused"),
-        "takes a signal": ("__init__.py", '    root = Path("/")\n', '    root = Path("/")\n    import signal\n    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n', "host: signals are the worker's"),
+        "takes a signal": ("__init__.py", '    root = Path("/")\n', '    root = Path("/")\n    import signal\n    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n', "lifecycle: signals, folder and umask are the worker's"),
     },
     "storage": {
         "the tensor before": ("mapped.py", "self.file.data[tensor.start : tensor.end]", "self.file.data[tensor.start - 1 : tensor.end - 1]", "weights: tensors as they were packed"),

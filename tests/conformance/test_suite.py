@@ -2,9 +2,11 @@
 """The suite passes what keeps its contract, and fails each sort of plugin that does not."""
 
 import json
+import os
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
+from pathlib import Path
 
 import pytest
 
@@ -37,6 +39,40 @@ BROKEN = {
         "__init__.py", START, f"    import threading, time\n    threading.Thread(target=lambda: time.sleep(60), daemon=True).start()\n{START}",
         "lifecycle: start and stop",
     ),
+    "a thread is left by the import": (
+        "__init__.py", "\n\ndef start(", "\n\nimport threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n\n\ndef start(",
+        "lifecycle: start and stop",
+    ),
+    "a thread without a name is left by the import": (
+        "__init__.py", "\n\ndef start(", "\n\nimport _thread, time\n_thread.start_new_thread(time.sleep, (60,))\n\n\ndef start(", "lifecycle: start and stop",
+    ),
+    "a thread is left by the first start alone": (
+        "__init__.py", START, f"    import threading, time\n    global LATE\n    if 'LATE' not in globals():\n        LATE = threading.Thread(target=time.sleep, args=(60,), daemon=True)\n        LATE.start()\n{START}",
+        "lifecycle: start and stop",
+    ),
+    "a thread is left by each step": (
+        "backend.py", "        self._tickets += 1\n", "        self._tickets += 1\n        import threading, time\n        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n",
+        "lifecycle: use leaves nothing behind",
+    ),
+    "a process is left": ("__init__.py", START, f"    import subprocess\n    subprocess.Popen(['sleep', '333'])\n{START}", "lifecycle: start and stop"),
+    "a process is left by the import": ("__init__.py", "\n\ndef start(", "\n\n__import__('subprocess').Popen(['sleep', '333'])\n\n\ndef start(", "lifecycle: start and stop"),
+    "a process is left that has ended": ("__init__.py", START, f"    import os\n    if not os.fork():\n        os._exit(0)\n{START}", "lifecycle: start and stop"),
+    "a process is left that hides": (
+        "__init__.py", START, f"    import os\n    if not (child := os.fork()):\n        os.setsid()\n        if os.fork():\n            os._exit(0)\n        os.execve('/bin/sleep', ['sleep', '333'], {{}})\n    os.waitpid(child, 0)\n{START}",
+        "lifecycle: start and stop",
+    ),
+    "a process is left by a failed start": (
+        "backend.py", "        self.plan = plan\n", "        self.plan = plan\n        import subprocess\n        self.child = subprocess.Popen(['sleep', '333'])\n", "lifecycle: tensor 1 cannot be had",
+    ),
+    "a process is left by each step": (
+        "backend.py", "        self._tickets += 1\n", "        self._tickets += 1\n        import subprocess\n        subprocess.Popen(['sleep', '333'])\n",
+        "lifecycle: use leaves nothing behind",
+    ),
+    "a process is left at the end": ("__init__.py", START, f"    __import__('atexit').register(__import__('subprocess').Popen, ['sleep', '333'])\n{START}", "end of the process"),
+    "a signal is taken": ("__init__.py", START, f"    __import__('signal').signal(__import__('signal').SIGTERM, lambda *_: None)\n{START}", "lifecycle: signals, folder and umask are the worker's"),
+    "a signal is taken by the import": ("__init__.py", "\n\ndef start(", "\n\n__import__('signal').signal(2, lambda *_: None)\n\n\ndef start(", "lifecycle: signals, folder and umask are the worker's"),
+    "another folder": ("__init__.py", START, f"    __import__('os').chdir('/')\n{START}", "lifecycle: signals, folder and umask are the worker's"),
+    "another umask": ("__init__.py", START, f"    __import__('os').umask(0o77)\n{START}", "lifecycle: signals, folder and umask are the worker's"),
     "a file is left": ("__init__.py", START, f"    global F\n    F = [*globals().get('F', []), open('/dev/null')]\n{START}", "lifecycle: start and stop"),
     "a thread is left by a failed start": (
         "backend.py", "        self.plan = plan\n",
@@ -70,6 +106,17 @@ BROKEN = {
     "limits not checked": ("batch.py", '_within("positions", step.positions, 0, limits.context)', "", "limits: a bad step is an error"),
     "a page table of any width": ("batch.py", '_within("pages_per_seq", (step.pages_per_seq,)', '_within("pages_per_seq", ()', "limits: a bad step is an error"),
     "a ticket that stays good": ("backend.py", "return self._results.pop(ticket)", "return self._results.get(ticket)", "limits: a ticket is good once"),
+    "anything is a ticket": ("backend.py", "        if not isinstance(ticket, int) or ticket not in self._results:\n", "        if ticket is None:\n            return []\n        if ticket not in self._results:\n", "limits: a ticket is good once"),
+    "three steps in flight": ("backend.py", "if len(self._results) >= MOST_IN_FLIGHT:", "if False:", "limits: at most two steps are in flight"),
+    "a third step ends the others": ("backend.py", '            raise WorkerError(f"{MOST_IN_FLIGHT} steps', '            self._results.clear()\n            raise WorkerError(f"{MOST_IN_FLIGHT} steps', "limits: at most two steps are in flight"),
+    "a step after stop": (
+        "backend.py", '        if self._stopped:\n            raise WorkerError("the backend has stopped")\n', "        if self._stopped:\n            self._results[0] = []\n            return 0\n",
+        "limits: after stop nothing runs",
+    ),
+    "logits after stop": ("backend.py", '        self._arena = memoryview(b"")\n        self._logits = []\n', '        self._arena = memoryview(b"")\n', "limits: after stop nothing runs"),
+    "one memory of last ids for all": (
+        "backend.py", "        self._sampled = [-1] * plan.limits.seqs\n", "        self._sampled = globals().setdefault('SAMPLED', [-1] * plan.limits.seqs)\n", "limits: two backends keep to themselves"
+    ),
     "the largest row lost": ("ops.py", "row[:] = table[token]", "row[:] = table[min(token, 18)]", "op: embed f32 [20,20]"),
     "eps forgotten": ("ops.py", ' + attrs["eps"])', " + 1e-30)", "op: rms_norm f32 20 columns, 1 groups"),
     "one group for all": ("ops.py", "range(0, len(source), size)", "range(0, size, size)", "op: rms_norm f32 64 columns, 4 groups"),
@@ -151,6 +198,49 @@ def test_a_plugin_that_hangs_fails(made, monkeypatch):
     path = made / PACKAGE / "__init__.py"
     path.write_text(path.read_text().replace(START, f"    while True:\n        pass\n{START}"))
     assert "does not end" in found(made, "lifecycle: start and stop").detail
+
+
+LEFT = f"333.{os.getpid()}"  # seconds that nothing else here sleeps
+
+
+def sleeping():
+    commands = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            commands.append(path.read_bytes())
+    return [command for command in commands if LEFT.encode() in command]
+
+
+@pytest.mark.parametrize(
+    "then", ["", "        while True:\n            pass\n", "        os.abort()\n", "        os._exit(0)\n"]
+)
+def test_nothing_that_a_plugin_begets_outlives_its_checks(made, monkeypatch, then):
+    """However it is begotten, and however the plugin ends, or is ended."""
+    monkeypatch.setattr(process, "SECONDS", 5.0)
+    path = made / PACKAGE / "__init__.py"
+    hidden = f"    if not os.fork():\n        os.setsid()\n        os.execve('/bin/sleep', ['sleep', '{LEFT}'], {{}})\n"
+    plain = f"    import os, subprocess\n    subprocess.Popen(['sleep', '{LEFT}'])\n"
+    path.write_text(path.read_text().replace(START, f"{plain}{hidden}{then}{START}"))
+    assert found(made, "lifecycle: start and stop").outcome == "failed"
+    assert sleeping() == []
+    checks = outcomes(made)
+    assert sleeping() == []
+    if "while" not in then:
+        assert "sleep, sleep" in checks["end of the process"].detail
+
+
+def test_only_what_was_left_is_named(made):
+    path = made / PACKAGE / "__init__.py"
+    thread = "threading.Thread(target=time.sleep, args=(60,), daemon=True, name={!r}).start()"
+    text = path.read_text().replace(
+        "\n\ndef start(", f"\n\nimport threading, time\n{thread.format('first')}\n\n\ndef start("
+    )
+    path.write_text(text.replace(START, f"    {thread.format('second')}\n{START}"))
+    assert found(made, "lifecycle: start and stop").detail == "1 threads are left by its import: first"
+    path.write_text(
+        text.replace(f"\n{thread.format('first')}", "").replace(START, f"    {thread.format('second')}\n{START}")
+    )
+    assert found(made, "lifecycle: start and stop").detail == "1 threads are left after stop: second"
 
 
 def test_what_a_plugin_writes_is_no_answer(made):

@@ -153,9 +153,9 @@ def stops(make: Make) -> None:
 
 
 CHECKS: dict[str, Callable[[Make], None]] = {
+    "equal bits": rounds,
     "all_gather": gathers,
     "all_reduce": reduces,
-    "equal bits": rounds,
     "reduce_scatter": scatters,
     "broadcast": broadcasts,
     "barrier": waits,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Iterator
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pih.conformance import left
 from pih.conformance.findings import BrokenError, Named, SkippedError
-from pih.conformance.subject import Subject, running, stop
+from pih.conformance.left import Present, present
+from pih.conformance.subject import Subject, function, running, stop
 from pih_runtime import contracts
 from pih_runtime import plan as plans
 from pih_runtime.errors import PihError, described
@@ -29,6 +31,7 @@ _PROTOCOLS: dict[str, type] = {
 _ROUNDS = 3
 _CACHE_BYTES = 64 << 20  # large, and never touched: what is not given back shows
 _SUITES_OWN = 8 << 20  # what the checks before this one may have left
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE)
 
 
 def checks(subject: Subject) -> Iterator[Named]:
@@ -36,8 +39,9 @@ def checks(subject: Subject) -> Iterator[Named]:
 
     To be asked for before anything of the plugin is imported: its memory is counted from here.
     """
-    resident = _status("VmRSS")
-    yield "lifecycle: start and stop", partial(_rounds, subject)
+    resident, before, process = _status("VmRSS"), present(), _process()
+    yield "lifecycle: start and stop", partial(_rounds, subject, before)
+    yield "lifecycle: signals, folder and umask are the worker's", partial(_kept, subject, process)
     yield "contract: what it provides", partial(_contracts, subject)
     yield "lifecycle: stop twice", partial(_stopped_twice, subject)
     yield "lifecycle: two at once", partial(_two, subject)
@@ -51,13 +55,64 @@ def checks(subject: Subject) -> Iterator[Named]:
     yield "memory: what is taken is what the plan asks for", partial(_memory, subject, resident)
 
 
-def _rounds(subject: Subject) -> None:
-    """Start and stop, several times in one process: nothing may stay behind."""
+def used(action: Callable[[], None]) -> None:
+    """A check of what it does, over and over: nothing may stay behind of that either."""
+    try:
+        action()
+        before = present()
+        for _ in range(2):
+            action()
+    except BrokenError as broken:
+        raise SkippedError("it does not do what it is for") from broken
+    left.check(before, "after it was used")
+
+
+def _rounds(subject: Subject, before: Present) -> None:
+    """Import, start and stop, several times in one process: nothing may stay behind."""
+    function(subject.entry)
+    left.check_first(before, "by its import")
     stop(subject.start())
-    threads, files = _threads(), _files()
+    left.check_first(before, "after stop")
+    warm = present()
     for _ in range(_ROUNDS):
         stop(subject.start())
-    _nothing_left(threads, files, "after stop")
+    left.check(warm, "after stop")
+
+
+def _kept(subject: Subject, before: Mapping[str, Any]) -> None:
+    """The worker has its handlers before any plugin starts; its folder and umask are the same for all of them."""
+
+    def handle(_number: int, _frame: object) -> None:
+        return
+
+    _same(before, _process(), "its import")
+    saved = {number: signal.signal(number, handle) for number in _SIGNALS}
+    try:
+        held = _process()
+        with running(subject):
+            _same(held, _process(), "start")
+        _same(held, _process(), "stop")
+    finally:
+        for number, own in saved.items():
+            signal.signal(number, own)
+
+
+def _same(before: Mapping[str, Any], now: Mapping[str, Any], when: str) -> None:
+    if changed := [name for name, value in now.items() if value != before[name]]:
+        raise BrokenError(f"{when} takes {', '.join(changed)} from the worker")
+
+
+def _process() -> dict[str, Any]:
+    """What is one for all plugins of a worker."""
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    mask = sum(1 << number - 1 for number in _SIGNALS)
+    return {
+        **{number.name: signal.getsignal(number) for number in _SIGNALS},
+        "the signals that are ignored": int(status["SigIgn"], 16) & mask,
+        "the signals that are blocked": int(status["SigBlk"], 16) & mask,
+        "the current folder": os.getcwd(),  # noqa: PTH109 - a name
+        "the umask": status.get("Umask", ""),
+    }
 
 
 def _contracts(subject: Subject) -> None:
@@ -83,7 +138,7 @@ def _two(subject: Subject) -> None:
 
 def _fails(subject: Subject, *, broken: str = "", fail_at: int = 0) -> None:
     """Start must end with an error that says what is wrong, and keep nothing."""
-    threads, files = _threads(), _files()
+    before = present()
     for _ in range(2):
         try:
             provider = subject.start(broken=broken, fail_at=fail_at)
@@ -95,7 +150,7 @@ def _fails(subject: Subject, *, broken: str = "", fail_at: int = 0) -> None:
         if broken:
             raise SkippedError(f"it starts without {broken}, which it may require for the order of starting alone")
         raise BrokenError("start does not notice")
-    _nothing_left(threads, files, "after a failed start")
+    left.check(before, "after a failed start")
 
 
 def _damaged(subject: Subject) -> None:
@@ -137,25 +192,6 @@ def _wide(plan: Plan) -> Plan:
 
 def _fields(plan: Plan) -> dict[str, Any]:
     return {name: getattr(plan, name) for name in Plan.__slots__}
-
-
-def _nothing_left(threads: int, files: int, when: str) -> None:
-    until = time.monotonic() + 2
-    while (_threads() > threads or _files() > files) and time.monotonic() < until:
-        time.sleep(0.02)
-    if _threads() > threads:
-        names = ", ".join(thread.name for thread in threading.enumerate() if thread is not threading.main_thread())
-        raise BrokenError(f"{_threads() - threads} threads are left {when}: {names or 'not of Python'}")
-    if _files() > files:
-        raise BrokenError(f"{_files() - files} open files are left {when}")
-
-
-def _threads() -> int:
-    return sum(1 for _ in Path("/proc/self/task").iterdir())
-
-
-def _files() -> int:
-    return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 def _status(key: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -26,6 +26,9 @@ def checks(subject: Subject) -> Iterator[Named]:
     if subject.kind == "backend":
         yield "limits: a bad step is an error", partial(refuses, subject, first)
         yield "limits: a ticket is good once", partial(once, subject, first)
+        yield "limits: at most two steps are in flight", partial(two, subject, first)
+        yield "limits: after stop nothing runs", partial(ended, subject, first)
+        yield "limits: two backends keep to themselves", partial(apart, subject, first)
     for case in tried:
         yield f"op: {case.name}", partial(compare, subject, case)
     yield "op: rows do not depend on their company", partial(alone, subject, tried)
@@ -109,8 +112,7 @@ def _parts(step: Step) -> Iterable[Step]:
 
 def refuses(subject: Subject, case: Case | None) -> None:
     """Steps past the plan's limits are errors, and the backend serves on."""
-    if case is None:
-        raise SkippedError("the report has no op that can be tried here")
+    case = _tried(case)
     backend, good = subject.start(case.plan, stored(case)), case.steps[0]
     largest, many = array("i", [case.plan.vocab]), LIMITS.tokens + 1
     spread = array("i", range(many))
@@ -130,35 +132,91 @@ def refuses(subject: Subject, case: Case | None) -> None:
     }  # fmt: skip
     try:
         for what, step in bad.items():
-            try:
-                backend.wait(backend.submit(step))
-            except PihError:
-                continue
-            except Exception as problem:
-                raise BrokenError(f"{what} ends in {described(problem)}, not in a WorkerError") from problem
-            raise BrokenError(f"{what} is not refused")
+            _refused(lambda step=step: backend.wait(backend.submit(step)), what)  # type: ignore[misc]
         backend.wait(backend.submit(good))
     finally:
         backend.stop()
 
 
 def once(subject: Subject, case: Case | None) -> None:
-    """A ticket that was waited for is an error, and makes no room for a third step in flight."""
-    if case is None:
-        raise SkippedError("the report has no op that can be tried here")
+    """A ticket that was waited for is an error, as is what never was one, and makes no room for a step in flight."""
+    case = _tried(case)
     backend, good = subject.start(case.plan, stored(case)), case.steps[0]
     try:
+        for what in (None, object(), 1 << 40):
+            _refused(lambda what=what: backend.wait(what), f"{what!r} as a ticket")  # type: ignore[misc]
         waited = backend.submit(good)
         ids = list(backend.wait(waited))
         flying = [backend.submit(good), backend.submit(good)]
-        try:
-            backend.wait(waited)
-        except PihError:
-            if [list(backend.wait(ticket)) for ticket in flying] == [ids, ids]:
-                return
-            raise BrokenError("the ids of a step differ when it is run again") from None
-        except Exception as problem:
-            raise BrokenError(f"a second wait ends in {described(problem)}, not in a WorkerError") from problem
-        raise BrokenError("a ticket is taken twice")
+        _refused(lambda: backend.wait(waited), "a ticket that was waited for")
+        if [list(backend.wait(ticket)) for ticket in flying] != [ids, ids]:
+            raise BrokenError("the ids of a step differ when it is run again")
     finally:
         backend.stop()
+
+
+def two(subject: Subject, case: Case | None) -> None:
+    """A third is refused while two are not waited for, takes nothing from these, and is served afterwards."""
+    case = _tried(case)
+    backend, good = subject.start(case.plan, stored(case)), case.steps[0]
+    try:
+        ids = list(backend.wait(backend.submit(good)))
+        for _ in range(3):
+            flying = [backend.submit(good), backend.submit(good)]
+            _refused(lambda: backend.submit(good), "a third step in flight")
+            for ticket in flying:
+                if list(backend.wait(ticket)) != ids:
+                    raise BrokenError("the ids of a step differ when a third was refused meanwhile")
+    finally:
+        backend.stop()
+
+
+def ended(subject: Subject, case: Case | None) -> None:
+    """Whoever is late is told; what a plan's memory held is not shown."""
+    case = _tried(case)
+    backend, good = subject.start(case.plan, stored(case)), case.steps[0]
+    try:
+        backend.wait(backend.submit(good))
+    finally:
+        backend.stop()
+    _refused(lambda: backend.submit(good), "a step after stop")
+    if rows := len(backend.logits()):
+        raise BrokenError(f"after stop there are logits of {rows} rows")
+
+
+def apart(subject: Subject, case: Case | None) -> None:
+    """Of two in one process each goes on from its own last ids, and lives on when the other stops."""
+    case = _tried(case)
+    prefill, decode, *_, other = case.steps
+    wanted: list[list[int]] = []
+    for beside in (False, True):
+        backend = subject.start(case.plan, stored(case))
+        try:
+            found = list(backend.wait(backend.submit(prefill)))
+            if beside:
+                second = subject.start(case.plan, stored(case))
+                try:
+                    second.wait(second.submit(other))
+                finally:
+                    second.stop()
+            wanted.append(found + list(backend.wait(backend.submit(decode))))
+        finally:
+            backend.stop()
+    if wanted[0] != wanted[1]:
+        raise BrokenError(f"the ids are {wanted[1]} beside a second backend, and {wanted[0]} without one")
+
+
+def _tried(case: Case | None) -> Case:
+    if case is None:
+        raise SkippedError("the report has no op that can be tried here")
+    return case
+
+
+def _refused(action: Callable[[], object], what: str) -> None:
+    try:
+        action()
+    except PihError:
+        return
+    except Exception as problem:
+        raise BrokenError(f"{what} ends in {described(problem)}, not in a WorkerError") from problem
+    raise BrokenError(f"{what} is not refused")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -19,13 +18,12 @@ _LIMIT = 384 << 20  # bytes: more than this process has, less than any machine
 
 
 def checks(subject: Subject) -> Iterator[Named]:
-    """Discovery, limits, refusals, signals."""
+    """Discovery, limits, refusals."""
     yield "host: threads that it may use", partial(_threads, subject)
     yield "host: memory that there is", partial(_memory, subject)
     yield "host: the cgroup's limit of memory", partial(_limit, subject)
     yield "host: instruction sets that the CPU has", partial(_isa, subject)
     yield "host: a lock for another machine is refused", partial(_refuses, subject)
-    yield "host: signals are the worker's", partial(_signals, subject)
 
 
 def _lock(subject: Subject, **target: Any) -> Mapping[str, Any]:
@@ -111,21 +109,3 @@ def _refuses(subject: Subject) -> None:
         except PihError:
             continue
         raise BrokenError(f"a lock with {what} is not refused")
-
-
-def _signals(subject: Subject) -> None:
-    """The worker has its handlers before any plugin starts."""
-
-    def handle(_number: int, _frame: object) -> None:
-        return
-
-    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
-    before = {number: signal.signal(number, handle) for number in numbers}
-    try:
-        with running(subject):
-            changed = [number.name for number in numbers if signal.getsignal(number) != handle]
-    finally:
-        for number, own in before.items():
-            signal.signal(number, own)
-    if changed:
-        raise BrokenError(f"it takes {', '.join(changed)} from the worker")

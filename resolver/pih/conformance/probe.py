@@ -11,10 +11,11 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pih.conformance import lifecycle, ops
+from pih.conformance import lifecycle, offspring, ops
 from pih.conformance.cases import Case, cases
 from pih.conformance.findings import BrokenError, SkippedError
 from pih.conformance.subject import Subject
@@ -42,10 +43,14 @@ def main(spec: Mapping[str, Any]) -> None:
     """Every check, in order; a line before and after each, and one at the end."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a plugin writes is no answer, its native code's neither
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # nor does it read what is its parent's
     sys.path[:0] = spec["path"]
     subject = _subject(spec)
     behaviour = [*importlib.import_module(f"pih.conformance.{_BEHAVIOUR[subject.kind]}").checks(subject)]
-    for name, action in [*(lifecycle.checks(subject) if spec["lifecycle"] else ()), *behaviour]:
+    if spec["lifecycle"]:
+        whole = ("lifecycle: use leaves nothing behind", partial(lifecycle.used, behaviour[0][1]))
+        behaviour = [*lifecycle.checks(subject), *behaviour, whole]
+    for name, action in behaviour:
         print(json.dumps({"begin": name}), file=answers, flush=True)
         outcome, detail = _outcome(action)
         print(json.dumps({"check": name, "outcome": outcome, "detail": detail[:_DETAIL]}), file=answers, flush=True)
@@ -91,5 +96,9 @@ def _first(case: Case | None) -> tuple[Plan, dict[str, bytes]]:
     return Plan("conformance", Limits(8, 4, 64), 32, 0, (), (cache,), weights, ()), {"w0": bytes(256)}
 
 
+def _left(names: str) -> None:
+    print(json.dumps({"left": names[:_DETAIL]}), flush=True)
+
+
 if __name__ == "__main__":
-    main(json.loads(Path(sys.argv[1]).read_text()))
+    offspring.supervised(partial(main, json.loads(Path(sys.argv[1]).read_text())), _left)

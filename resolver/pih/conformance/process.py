@@ -12,6 +12,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,6 +22,7 @@ from pih.reading import json_of
 from pih_runtime.errors import UsageError
 
 SECONDS = 120.0  # for one check; none takes a tenth of it
+_ENDING = 10.0  # for the process to end with all its own
 _LINE = 1 << 20  # bytes of an answer, far more than one has
 _SAID = 500  # bytes of stderr that are shown: its end
 _FIX = "name a Python interpreter that has the plugin's wheels"
@@ -61,6 +63,9 @@ def checks(command: Sequence[str], root: Path) -> Iterator[Check]:
         try:
             for line in _lines(process.stdout.fileno()):
                 answer = _answer(line)
+                if "left" in answer:
+                    yield Check("end of the process", "failed", f"child processes are left: {answer['left']}")
+                    continue
                 done = "done" in answer
                 running, begin = answer.get("begin", ""), time.monotonic()
                 if "check" in answer:
@@ -74,16 +79,30 @@ def checks(command: Sequence[str], root: Path) -> Iterator[Check]:
             drain.join(1)  # longer only where a child of the process has its stderr
             why = "" if done and code == 0 else _ended(code, said.decode(errors="replace").strip())
         finally:
-            process.kill()
+            _end(process)
         if why:
             yield Check(running or "end of the process", "failed", why)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """With all that it has begotten: it sees to that itself where its input ends."""
+    assert process.stdin is not None
+    process.stdin.close()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_ENDING)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _begun(
     command: Sequence[str], stderr: int = subprocess.PIPE, environment: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
+    """In a session of its own."""
+    pipe = subprocess.PIPE
     try:
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, env=environment)
+        return subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=stderr, env=environment, start_new_session=True
+        )
     except OSError as problem:
         what = f"{command[0]} cannot be started: {problem.strerror}"
         raise UsageError(what, where="--python", fix=_FIX) from problem
@@ -98,7 +117,7 @@ def _answer(line: bytes) -> dict[str, Any]:
     """One line of `probe`; raises ValueError where it is none."""
     answer = json_of(line) if line.startswith(b"{") else {}
     shape = {key: type(value) for key, value in answer.items()}
-    if shape in ({"begin": str}, {"done": bool}):
+    if shape in ({"begin": str}, {"done": bool}, {"left": str}):
         return dict(answer)
     if shape != {"check": str, "outcome": str, "detail": str} or answer["outcome"] not in _OUTCOMES:
         raise ValueError(f"{line[:80]!r} is no check")

@@ -62,7 +62,7 @@ class Backend:
         return self._results.pop(ticket)
 
     def logits(self) -> list[memoryview]:
-        """Logits of the wanted rows of the last finished step, each [V] float32."""
+        """Logits of the wanted rows of the last finished step, each [V] float32; none after `stop`."""
         return [memoryview(row) for row in self._logits]
 
     def stop(self) -> None:
@@ -75,6 +75,7 @@ class Backend:
         self._weights.clear()
         self._caches.clear()
         self._arena = memoryview(b"")
+        self._logits = []
 
     def _run(self, call: Call, batch: Batch) -> Sequence[int]:
         operands = [self._operand(operand, batch) for operand in call.operands]

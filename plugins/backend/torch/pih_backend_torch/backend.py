@@ -50,9 +50,12 @@ class TorchBackend:
         self._results: dict[int, list[int]] = {}
         self._tickets = 0
         self._logits = torch.empty(0, plan.vocab)
+        self._stopped = False
 
     def submit(self, step: Step) -> int:
         """Run a step; its result waits for `wait`."""
+        if self._stopped:
+            raise WorkerError("the backend has stopped")
         if len(self._results) >= _MOST_IN_FLIGHT:
             raise WorkerError(f"{_MOST_IN_FLIGHT} steps are in flight already")
         batch = batch_of(step, self.plan, self._sampled)
@@ -71,13 +74,16 @@ class TorchBackend:
         return self._results.pop(ticket)
 
     def logits(self) -> list[memoryview]:
-        """Logits of the wanted rows of the last finished step, each [V] float32."""
+        """Logits of the wanted rows of the last finished step, each [V] float32; none after `stop`."""
         return [memoryview(array("f", row.tolist())) for row in self._logits]
 
     def stop(self) -> None:
-        """Give the memory back."""
+        """Give the memory back. A second call does nothing."""
+        self._stopped = True
         self._weights.clear()
         self._caches.clear()
+        self._arena = torch.empty(0, dtype=torch.uint8)
+        self._logits = torch.empty(0, self.plan.vocab)
 
     def _run(self, call: Call, batch: Batch) -> list[int]:
         if call.op == "sample":
