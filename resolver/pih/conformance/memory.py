@@ -157,7 +157,7 @@ def _random(subject: Subject) -> None:
                     del held[own]
             else:
                 ids = _like(rng, rng.choice(seen), pool.page_size)
-                seen = [*seen[-7:], ids]
+                seen = [*seen[-24:], ids]
                 held[key] = _begun(pool, key, ids, content)
             _taken(pool, held)
         for key in held:
