@@ -57,8 +57,8 @@ def write(root: Path, plan: Plan, stored: Mapping[str, bytes], replaced: Mapping
         WEIGHTS: safetensors(plan, stored),
         **replaced,
     }
-    packed = memoryview(files["weights/weights.safetensors"])
-    files["weights.digests"] = digests.to_text(digests.table_of(packed, digests.SMALLEST))
+    packed = memoryview(files[WEIGHTS])
+    files.setdefault("weights.digests", digests.to_text(digests.table_of(packed, digests.SMALLEST)))
     listed = []
     for name, data in files.items():
         path = root / name

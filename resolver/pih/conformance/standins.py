@@ -75,42 +75,60 @@ class Backend:
 
 
 class Pool:
-    """memory.pages: none reused."""
+    """memory.pages. Prefixes of whole pages are found again where `reuse` is set, as long as nobody needs the page."""
 
-    page_size, pages_total = 16, 16
+    page_size = 16
 
-    def __init__(self) -> None:
-        self._free = list(range(self.pages_total))
+    def __init__(self, pages: int = 16, *, reuse: bool = False) -> None:
+        self.pages_total = pages
+        self._reuse = reuse
+        self._users = dict.fromkeys(range(pages), 0)  # those that were given back last come last
+        self._known: dict[int, tuple[int, ...]] = {}  # page -> all ids up to its end
         self._held: dict[int, list[int]] = {}
 
     def pages_free(self) -> int:
         """Those that nobody has."""
-        return len(self._free)
+        return sum(not users for users in self._users.values())
 
-    def begin(self, key: int, _ids: Sequence[int]) -> int:
-        """Nothing is in the cache."""
-        self._held[key] = []
-        return 0
+    def begin(self, key: int, ids: Sequence[int]) -> int:
+        """The pages of the longest prefix that is known."""
+        held = self._held[key] = []
+        for end in range(self.page_size, len(ids), self.page_size):
+            page = next((page for page, known in self._known.items() if known == tuple(ids[:end])), None)
+            if page is None:
+                break
+            self._users[page] += 1
+            held.append(page)
+        return len(held) * self.page_size
 
     def grow(self, key: int, length: int) -> bool:
         """As far as the pages reach."""
         held = self._held[key]
-        missing = -(-length // self.page_size) - len(held)
-        if missing > len(self._free):
+        missing = max(0, -(-length // self.page_size) - len(held))
+        free = [page for page, users in self._users.items() if not users]
+        if missing > len(free):
             return False
-        held += [self._free.pop() for _ in range(missing)]
+        for page in free[:missing]:
+            self._known.pop(page, None)
+            self._users[page] = 1
+            held.append(page)
         return True
 
     def pages(self, key: int) -> Sequence[int]:
         """In the order in which they were taken."""
         return self._held[key]
 
-    def computed(self, _key: int, _ids: Sequence[int]) -> None:
-        """Nothing is kept."""
+    def computed(self, key: int, ids: Sequence[int]) -> None:
+        """Full pages are known from now on."""
+        if self._reuse:
+            ends = range(self.page_size, len(ids) + 1, self.page_size)
+            self._known |= {page: tuple(ids[:end]) for page, end in zip(self._held[key], ends, strict=False)}
 
     def end(self, key: int) -> None:
         """Its pages are free."""
-        self._free += self._held.pop(key)
+        for page in reversed(self._held.pop(key)):
+            self._users[page] = (users := self._users.pop(page)) - 1
+            assert users > 0
 
 
 class _Stream:
