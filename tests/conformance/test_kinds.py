@@ -23,7 +23,7 @@ BROKEN = {
     "storage": {
         "the tensor before": ("mapped.py", "self.file.data[tensor.start : tensor.end]", "self.file.data[tensor.start - 1 : tensor.end - 1]", "weights: tensors as they were packed"),
         "no error for what is not there": ("mapped.py", "found = self.tensors.get(name)", 'found = self.tensors.get(name, self.tensors["w0"])', "weights: tensors as they were packed"),
-        "digest unchecked": ("chunks.py", "if table.holds(index, data):", "if True:", "weights: one bit that is not the sealed one is refused"),
+        "digest unchecked": ("chunks.py", "if table.holds(index, data):", "if True:", "weights: one bit that is not the sealed one is refused (embed, start)"),
         "shapes unchecked": ("header.py", "if math.prod(shape) * DTYPE_BITS[dtype] // 8 != offsets[1] - offsets[0]", "if not shape", "weights: a shape that does not fill its bytes is refused"),
         "cover unchecked": ("header.py", "if tensor.start != end:", "if False:", "weights: a tensor laid over another is refused"),
         "end unchecked": ("header.py", "    if end != size:", "    if end > size + 64:", "weights: data cut short is refused"),
