@@ -59,8 +59,13 @@ def is_mirror(path: Path) -> bool:
 
 def _listing(files: Iterator[tuple[str, int, IO[bytes]]], path: Path) -> Listing:
     name, size, stream = next(files, ("", 0, None))
-    if name != listing.NAME or stream is None or size > listing.MOST:
-        raise FetchError(f"no {listing.NAME} comes first", where=str(path), fix=_FIX)
+    if stream is None:
+        raise FetchError(f"no mirror: it has no {listing.NAME}", where=str(path), fix=_FIX)
+    if name != listing.NAME:
+        what = f"{name!r} comes before {listing.NAME}, which must be the first file of an archive"
+        raise FetchError(what, where=str(path), fix="unpack it and import the folder, or export the mirror again")
+    if size > listing.MOST:
+        raise FetchError(f"{listing.NAME} has {size} bytes, and may have {listing.MOST}", where=str(path), fix=_FIX)
     return listing.from_json(stream.read(), f"{path}: {listing.NAME}")
 
 
@@ -121,16 +126,25 @@ def _files(path: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
             content = archive.extractfile(member) if member.isreg() and not member.issparse() else None
             if content is None:
                 raise FetchError(f"{member.name!r} is no plain file", where=str(path), fix=_FIX)
-            yield member.name, member.size, content
+            yield member.name.removeprefix("./"), member.size, content
 
 
 def _of_folder(path: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
+    """Nothing but the listing is looked at before it was found good: it may be any folder, and a large one."""
+    if not os.path.lexists(path / listing.NAME):
+        return
+    yield from _opened(path, listing.NAME)
     names = sorted(Path(item.path).relative_to(path).as_posix() for item in tree.below(path) if not _is_folder(item))
     for name in names:
-        if not stat.S_ISREG((path / name).lstat().st_mode):
-            raise FetchError(f"{name!r} is no plain file", where=str(path), fix=_FIX)
-        with (path / name).open("rb") as stream:
-            yield name, os.fstat(stream.fileno()).st_size, stream
+        if name != listing.NAME:
+            yield from _opened(path, name)
+
+
+def _opened(path: Path, name: str) -> Iterator[tuple[str, int, IO[bytes]]]:
+    if not stat.S_ISREG((path / name).lstat().st_mode):
+        raise FetchError(f"{name!r} is no plain file", where=str(path), fix=_FIX)
+    with (path / name).open("rb") as stream:
+        yield name, os.fstat(stream.fileno()).st_size, stream
 
 
 def _is_folder(item: os.DirEntry[str]) -> bool:

@@ -20,7 +20,7 @@ _FIX = "name the folder of an image layout, or an archive of one"
 def there(bundle: str) -> Path:
     """The path of a bundle; raises UsageError where nothing is there that could be one."""
     path = Path(bundle)
-    if not path.exists():
+    if not bundle or not path.exists():
         raise UsageError("there is no such bundle", where=bundle, fix=_FIX)
     if not path.is_file() and not path.is_dir():
         raise UsageError("this is neither a folder nor a file", where=bundle, fix=_FIX)

@@ -12,7 +12,7 @@ from pih.build.progress import renderer
 from pih.bundle import client, engine, run, unpacked
 from pih.bundle import layout as layouts
 from pih.bundle.layout import Layout
-from pih.cli import _builders, _workspace
+from pih.cli import _builders, _path, _workspace
 from pih_runtime.errors import SealError, UsageError, WorkerError
 
 _READY_SECONDS = 120.0
@@ -25,7 +25,7 @@ engine_option = click.option(
 weights_option = click.option(
     "--weights",
     "weights_path",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=_path.Path(path_type=Path, exists=True, dir_okay=False),
     metavar="FILE",
     help="The packed weights, where the profile delivers them separately (see `pih weights pack`).",
 )

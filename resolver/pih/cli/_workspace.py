@@ -18,13 +18,14 @@ from pih.build.progress import Listener, Withdrawn, renderer
 from pih.build.store import FOLDERS, Store, default_root, open_store
 from pih.bundle import own as owned
 from pih.catalog import Catalog
-from pih.cli import _terminal
+from pih.cli import _path, _terminal
 from pih.lock import Artifact, Lock
 from pih.profile import Profile
 from pih.trust import Offers
 from pih_runtime.errors import SealError, UsageError
 
 SOURCE_ROOT = Path(__file__).resolve().parents[3]
+INSTALLED = "pih/bundle.json"  # of an unpacked image
 IMAGE, WEIGHTS, DIGESTS = "image", "weights", "digests"  # steps of every build graph
 
 Command = TypeVar("Command", bound=Callable[..., object])
@@ -35,7 +36,7 @@ def profile_option(command: Command) -> Command:
     option = click.option(
         "--profile",
         "profile_path",
-        type=click.Path(path_type=Path),
+        type=_path.Path(path_type=Path),
         required=True,
         metavar="FILE",
         help="The deployment profile (TOML).",
@@ -45,7 +46,7 @@ def profile_option(command: Command) -> Command:
 
 def profile_choice(what: str) -> Callable[[Command], Command]:
     """`--profile FILE`, in place of something else. what: its help."""
-    path = click.Path(path_type=Path)
+    path = _path.Path(path_type=Path)
     return click.option("--profile", "profile_path", type=path, metavar="FILE", help=what)
 
 
@@ -72,8 +73,13 @@ def store() -> Store:
     return open_store(default_root(os.environ))
 
 
-def outside_the_store(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
-    """Callback of an option that names a place to write to: the store keeps what it made as it was made."""
+def outside(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
+    """Callback of an option that names a place to write to: not in the store, nor in a bundle, whose files are known."""
+    for folder in path.resolve().parents if path is not None else ():
+        installed = folder != folder.parent and (folder / INSTALLED).is_file()
+        if installed or (folder / "oci-layout").is_file():
+            what = f"is inside of the bundle {folder}, which would not be whole any more"
+            raise UsageError(what, where=str(path), fix="name another place")
     try:
         root = default_root(os.environ).resolve()
     except UsageError:  # no home, and so no store

@@ -11,7 +11,7 @@ import click
 
 from pih.build.progress import renderer
 from pih.bundle import engine, permissions
-from pih.cli import _builders, _table, _terminal, _workspace
+from pih.cli import _builders, _path, _table, _terminal, _workspace
 from pih.inspect.bundle import components, contents, known
 from pih.lock import Lock
 from pih_runtime.errors import BuildError, PihError, UsageError, described
@@ -22,15 +22,15 @@ from pih_runtime.errors import BuildError, PihError, UsageError, described
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
-    callback=_workspace.outside_the_store,
+    type=_path.Path(path_type=Path),
+    callback=_workspace.outside,
     metavar="DIR",
     help="Also copy the layout there.",
 )
 @click.option(
     "--key",
     "key_paths",
-    type=click.Path(path_type=Path),
+    type=_path.Path(path_type=Path),
     metavar="FILE",
     multiple=True,
     help="Seal the copy, signed with this private key, as `pih seal` does; may be given again.",

@@ -13,7 +13,7 @@ import click
 
 from pih import profile, trust
 from pih.catalog import Catalog, Manifest
-from pih.cli import _terminal, _workspace
+from pih.cli import _path, _terminal, _workspace
 from pih.columns import aligned
 from pih.origin import Origin
 from pih.structure import nearest, unstructure
@@ -21,8 +21,8 @@ from pih.trust import add as adding
 from pih.trust import index, keyring, keys, places, publish
 from pih_runtime.errors import UsageError
 
-_PATH = click.Path(path_type=Path)
-_WHAT_IS = click.Path(path_type=Path, exists=True)
+_PATH = _path.Path(path_type=Path)
+_WHAT_IS = _path.Path(path_type=Path, exists=True)
 _profile = click.option(
     "--profile", "profile_path", type=_PATH, metavar="FILE", help="Also the plugins that this profile brings."
 )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import click
 
 from pih.build.progress import renderer
 from pih.carry import export, header, parts
-from pih.cli import _bundle, _terminal, _workspace
+from pih.cli import _bundle, _path, _terminal, _workspace
 from pih.seal import verify
 from pih.seal.verify import Verified
 from pih_runtime.errors import SealError, UsageError
@@ -21,20 +22,20 @@ from pih_runtime.errors import SealError, UsageError
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=_path.Path(path_type=Path, dir_okay=False),
     required=True,
-    callback=_workspace.outside_the_store,
+    callback=_workspace.outside,
     metavar="FILE",
 )
 @click.option(
     "--weights",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=_path.Path(path_type=Path, exists=True, dir_okay=False),
     metavar="FILE",
     help="Carry these packed weights too, where the profile delivers them separately (see `pih weights pack`).",
 )
-@click.option("--split", metavar="SIZE", default="", help="Write parts of at most this size, such as 4GB.")
+@click.option("--split", metavar="SIZE", help="Write parts of at most this size, such as 4GB.")
 @_workspace.json_option
-def command(bundle: str, output: Path, weights: Path | None, split: str, as_json: bool) -> None:
+def command(bundle: str, output: Path, weights: Path | None, split: str | None, as_json: bool) -> None:
     """Write BUNDLE as a file that verifies, installs and starts itself with `sh FILE`.
 
     BUNDLE is the folder of an image layout or an archive of one. It is checked before as `pih verify` checks it, and so
@@ -51,7 +52,7 @@ def command(bundle: str, output: Path, weights: Path | None, split: str, as_json
         click.echo(json.dumps({"name": found.name, **rows, "header": f"sha256:{found.header}"}, indent=2))
         return
     files = [f"file     {path}  {path.stat().st_size / 1e6:.1f} MB" for path in found.files]
-    last = f"install  sh {found.files[0].name} install --prefix /opt/pih"
+    last = f"install  sh {shlex.quote(found.files[0].name)} install --prefix /opt/pih"
     _terminal.say([f"image    {found.image}", *files, last])
 
 
@@ -66,9 +67,9 @@ def _check_signatures(found: Verified) -> None:
             )
 
 
-def _bytes(text: str) -> int:
+def _bytes(text: str | None) -> int:
     """Of a size such as 4GB or 650MB; 0 for none."""
-    if not text:
+    if text is None:
         return 0
     match = re.fullmatch(r"([1-9][0-9]{0,5}) ?(MB|GB)", text)
     if match is None:

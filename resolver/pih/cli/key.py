@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from pih.cli import _workspace
+from pih.cli import _path, _workspace
 from pih.trust import keys
 
-_FILE = click.argument("file", type=click.Path(path_type=Path))
+_FILE = click.argument("file", type=_path.Path(path_type=Path))
 
 
 @click.group()

@@ -15,10 +15,10 @@ from pih.build import fetch
 from pih.build.progress import renderer
 from pih.carry import incoming, mirror, requirements
 from pih.carry.mirror import Locked
-from pih.cli import _terminal, _workspace
+from pih.cli import _path, _terminal, _workspace
 from pih_runtime.errors import UsageError
 
-_PATH = click.Path(path_type=Path)
+_PATH = _path.Path(path_type=Path)
 
 
 @click.group()
@@ -40,7 +40,7 @@ def command() -> None:
     "--output",
     type=_PATH,
     required=True,
-    callback=_workspace.outside_the_store,
+    callback=_workspace.outside,
     metavar="PATH",
     help="A folder, or a file that ends in .tar.",
 )
@@ -97,7 +97,7 @@ def export(
 
 
 @command.command("import", epilog="Example: pih mirror import /media/stick/mirror.tar")
-@click.argument("path", type=click.Path(path_type=Path, exists=True))
+@click.argument("path", type=_path.Path(path_type=Path, exists=True))
 @_workspace.json_option
 def import_(path: Path, as_json: bool) -> None:
     """Check every file of a mirror, a folder or an archive, and put its artifacts into the store."""

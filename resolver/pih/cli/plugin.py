@@ -10,7 +10,7 @@ from pathlib import Path
 import attrs
 import click
 
-from pih.cli import _workspace
+from pih.cli import _path, _workspace
 from pih.conformance import new as skeletons
 from pih.conformance import suite
 from pih_runtime.errors import ResolutionError
@@ -31,7 +31,7 @@ def command() -> None:
 @click.argument("name")
 @click.option("--kind", type=click.Choice(skeletons.KINDS), required=True, help="What it is to provide.")
 @click.option(
-    "--output", type=click.Path(path_type=Path), metavar="FOLDER", help="Where to write it; by default ./NAME."
+    "--output", type=_path.Path(path_type=Path), metavar="FOLDER", help="Where to write it; by default ./NAME."
 )
 def new(name: str, kind: str, output: Path | None) -> None:
     """Write a plugin that works, to start from.
@@ -46,10 +46,10 @@ def new(name: str, kind: str, output: Path | None) -> None:
 
 
 @command.command("check")
-@click.argument("path", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("path", type=_path.Path(path_type=Path, exists=True, file_okay=False))
 @click.option(
     "--python",
-    type=click.Path(dir_okay=False),
+    type=_path.Path(dir_okay=False),
     default=sys.executable,
     metavar="FILE",
     help="The interpreter that has the plugin's wheels; by default PIH's own.",

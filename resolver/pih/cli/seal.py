@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from pih.cli import _bundle, _terminal, _workspace
+from pih.cli import _bundle, _path, _terminal, _workspace
 from pih.seal import attach
 from pih.trust import keys
 
@@ -17,8 +17,8 @@ from pih.trust import keys
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
-    callback=_workspace.outside_the_store,
+    type=_path.Path(path_type=Path),
+    callback=_workspace.outside,
     metavar="DIR",
     required=True,
     help="Where to write the layout.",
@@ -26,7 +26,7 @@ from pih.trust import keys
 @click.option(
     "--key",
     "key_paths",
-    type=click.Path(path_type=Path),
+    type=_path.Path(path_type=Path),
     metavar="FILE",
     multiple=True,
     help="Sign with this private key; may be given again.",

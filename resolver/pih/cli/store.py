@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from pih.cli import _workspace
+from pih.cli import _path, _workspace
 
 
 @click.group()
@@ -20,7 +20,7 @@ def command() -> None:
 
 
 @command.command("add", epilog="Example: pih store add model.safetensors")
-@click.argument("files", type=click.Path(path_type=Path, exists=True, dir_okay=False), nargs=-1, required=True)
+@click.argument("files", type=_path.Path(path_type=Path, exists=True, dir_okay=False), nargs=-1, required=True)
 @_workspace.json_option
 def add(files: tuple[Path, ...], as_json: bool) -> None:
     """Put FILES into the store under their digests: any lock that wants those bytes then finds them."""

@@ -11,7 +11,7 @@ import click
 
 from pih.build.progress import renderer
 from pih.bundle import archive, stored
-from pih.cli import _bundle, _terminal, _workspace
+from pih.cli import _bundle, _path, _terminal, _workspace
 from pih.inspect.opened import root_of
 from pih.seal import intact, unpacked, verify
 from pih.seal import policy as policies
@@ -19,7 +19,7 @@ from pih.seal.agreement import LIST
 from pih.seal.verify import Verified
 from pih_runtime.errors import UsageError
 
-_PATH = click.Path(path_type=Path)
+_PATH = _path.Path(path_type=Path)
 
 
 @click.command(epilog="Example: pih verify dist/sealed --key team.pem.pub")
@@ -38,7 +38,7 @@ _PATH = click.Path(path_type=Path)
 @click.option(
     "--seal",
     "seal_path",
-    type=click.Path(path_type=Path, exists=True),
+    type=_path.Path(path_type=Path, exists=True),
     metavar="LAYOUT",
     help="The sealed layout, or an archive of it, that an image in a store or an installed copy came from.",
 )

@@ -9,7 +9,7 @@ import click
 
 from pih import lock as locks
 from pih.build.progress import renderer
-from pih.cli import _builders, _bundle, _terminal, _workspace
+from pih.cli import _builders, _bundle, _path, _terminal, _workspace
 from pih.inspect import causes, reasons, why
 from pih.inspect.causes import Graph
 from pih.inspect.reasons import Chain
@@ -23,7 +23,7 @@ from pih_runtime.errors import UsageError
 @click.option(
     "--lock",
     "lock_path",
-    type=click.Path(path_type=Path),
+    type=_path.Path(path_type=Path),
     metavar="FILE",
     help="Ask a lock: knows all but an image's files.",
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import re
 
-_AMOUNT = re.compile(r"(\d{1,15}(?:\.\d{1,6})?) ?(B|kB|MB|GB|KiB|MiB|GiB)?")
-_SHARE = re.compile(r"(\d{1,6}(?:\.\d{1,6})?) ?%")
+_AMOUNT = re.compile(r"(\d{1,15}(?:\.\d{1,6})?) ?(B|kB|MB|GB|KiB|MiB|GiB)?", re.ASCII)
+_SHARE = re.compile(r"(\d{1,6}(?:\.\d{1,6})?) ?%", re.ASCII)
 _UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 FORMS = "1500000, 1.5MB, 300 kB, 2 MiB"
 

@@ -52,8 +52,15 @@ def _versions(row: Change) -> str:
 def _permissions(found: Difference) -> Iterator[Sentence]:
     for row in found.permissions:
         plugin, _, what = row.name.partition(": ")
-        verb = f"use {what} of the host" if what.startswith("/") else what
+        verb = _reach(what)
         yield Sentence(f"{plugin} may {'now' if row.new else 'no longer'} {verb}.")
+
+
+def _reach(what: str) -> str:
+    """With a verb: a path, a family of devices and a variable are named alone."""
+    if what.startswith("$"):
+        return f"read {what} of the host"
+    return f"use {what} of the host" if "/" in what else what
 
 
 def _licences(found: Difference) -> Iterator[Sentence]:

@@ -139,13 +139,18 @@ def _settings(found: Difference) -> Iterator[Sentence]:
 
 
 def _memory(found: Difference) -> Iterator[Sentence]:
-    """Of the host, and of each device where there are any; what the sums are made of is told with the first."""
+    """Of the host, and of each device where there are any; what the sums are made of is told with the first.
+
+    Parts are of host and device together: where both or one of the sides has a device, they stand by themselves.
+    """
     changed = {row.name: row for row in found.memory}
     parts = [
         f"{name} {'+' if row.growth > 0 else ''}{binary(row.growth)}"
         for name, row in changed.items()
         if name not in ("total", "limit", "device", "device_limit")
     ]
+    device = any(side.memory.get("device") for side in (found.old, found.new))
+    together, parts = (parts, []) if device else ([], parts)
     for name, what, limit in (
         ("total", "Memory when it runs", "limit"),
         ("device", "Memory of a device", "device_limit"),
@@ -156,3 +161,5 @@ def _memory(found: Difference) -> Iterator[Sentence]:
             why = f" ({', '.join(parts)})" if parts else ""
             yield Sentence(f"{what}: {mib(row.old or 0)} → {mib(row.new or 0)} of {of}{why}.")
             parts = []
+    if together:
+        yield Sentence(f"Of host and device together: {', '.join(together)}.")

@@ -93,6 +93,27 @@ def test_no_rollback_to_a_damaged_generation(made, prefix, name, spoil):
     assert says(prefix) == "worker of two"
 
 
+def test_status_names_a_generation_whose_script_is_damaged(made, prefix):
+    sh(made["one"], "install", "--prefix", prefix)
+    append(prefix / "generations/1/pih")
+    run = sh(made["one"], "status", "--prefix", prefix, check=False)
+    assert (run.returncode, "damaged" in run.stdout, "generations/1/pih" in run.stderr) == (8, True, True)
+    run = sh(made["one"], "status", "--prefix", prefix, "--json", check=False)
+    assert (run.returncode, json.loads(run.stdout)["generations"][0]["whole"]) == (8, "pih")
+
+
+def test_a_name_with_control_characters_is_told_in_plain_letters(made, prefix, shell):
+    sh(made["one"], "install", "--prefix", prefix)
+    for name in ("a\tb", "a\x1b[1mb", 'a"b', "a\\b"):
+        foreign = prefix / "generations/1/root/pih" / name
+        foreign.touch()
+        run = sh(prefix / "pih", "status", "--check", "--json", shell=shell, check=False)
+        assert json.loads(run.stdout)["generations"][0]["whole"].startswith("root/pih/a?")
+        run = sh(prefix / "pih", "status", "--check", shell=shell, check=False)
+        assert "\x1b" not in run.stdout + run.stderr
+        foreign.unlink()
+
+
 def test_the_way_back_from_a_damaged_script(made, prefix):
     sh(made["one"], "install", "--prefix", prefix)
     sh(made["two"], "upgrade", "--prefix", prefix)
@@ -122,6 +143,15 @@ def test_the_last_ones_stay(made, prefix):
         sh(made[text], "install" if text == "one" else "upgrade", "--prefix", prefix, "--keep", "2")
     assert [entry["generation"] for entry in status(prefix)] == [3, 4]
     assert not leftovers(prefix)
+
+
+def test_as_many_stay_as_are_asked_for_though_nothing_is_to_do(made, prefix):
+    sh(made["one"], "install", "--prefix", prefix)
+    sh(made["two"], "upgrade", "--prefix", prefix)
+    sh(made["two"], "upgrade", "--prefix", prefix)
+    assert len(status(prefix)) == 2
+    sh(made["two"], "upgrade", "--prefix", prefix, "--keep", "1")
+    assert [entry["generation"] for entry in status(prefix)] == [2]
 
 
 def test_the_current_one_stays_though_it_is_old(made, prefix):

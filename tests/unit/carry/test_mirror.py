@@ -61,6 +61,35 @@ def test_there_and_back(tmp_path, store, output):
     assert incoming.bring(output, store, silent).added == ()
 
 
+def test_an_archive_of_the_folder_as_tar_makes_it(tmp_path, store):
+    held = a_mirror(tmp_path, tmp_path / "mirror")
+    with tarfile.open(tmp_path / "m.tar", "w") as made:
+        for name in (".", "./mirror.json", "./sha256", "./wheels"):
+            made.add(tmp_path / "mirror" / name, name)
+    assert set(incoming.bring(tmp_path / "m.tar", store, silent).added) == set(held)
+
+
+def test_what_is_wrong_with_the_first_file_is_said(tmp_path, store, monkeypatch):
+    a_mirror(tmp_path, tmp_path / "mirror")
+    with tarfile.open(tmp_path / "m.tar", "w") as made:
+        for name in ("wheels", "mirror.json", "sha256"):
+            made.add(tmp_path / "mirror" / name, name)
+    with pytest.raises(FetchError, match="comes before mirror.json"):
+        incoming.bring(tmp_path / "m.tar", store, silent)
+    (tmp_path / "mirror/extra").touch()
+    with pytest.raises(FetchError, match="'extra' is not listed"):
+        incoming.bring(tmp_path / "mirror", store, silent)
+    monkeypatch.setattr(listing, "MOST", 10)
+    with pytest.raises(FetchError, match=r"mirror\.json has [0-9]+ bytes, and may have 10"):
+        incoming.bring(tmp_path / "mirror", store, silent)
+
+
+def test_no_folder_is_walked_for_a_mirror_that_it_is_not(tmp_path, store, monkeypatch):
+    monkeypatch.setattr(incoming.tree, "below", lambda _: pytest.fail("walked"))
+    with pytest.raises(FetchError, match=r"has no mirror\.json"):
+        incoming.bring(tmp_path, store, silent)
+
+
 def test_the_same_mirror_is_the_same_bytes(tmp_path):
     for name in ("a.tar", "b.tar"):
         (tmp_path / name).mkdir()

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from pih.bundle import archive
 from pih.bundle.copy import copied
-from pih.cli import diff, export, inspect, seal, size, verify, why
+from pih.cli import diff, export, inspect, mirror, seal, size, verify, why
 from pih.inspect.opened import opened
 from pih.trust import keys
 from pih_runtime.errors import SealError, UsageError, WorkerError
@@ -129,3 +129,41 @@ def test_verify_and_inspect_count_the_same_files(tmp_path):
 def test_every_decision_has_a_number_of_its_own():
     numbers = [page.name[:4] for page in (ROOT / "docs/decisions").glob("*.md")]
     assert len(set(numbers)) == len(numbers)
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [
+        (export.command, ["x", "-o", ""]),
+        (export.command, ["x", "-o", "a/"]),
+        (export.command, ["x", "-o", "a", "--weights", ""]),
+        (verify.command, ["x", "--policy", ""]),
+        (inspect.command, ["x", "--html", ""]),
+        (seal.command, ["x", "-o", "", "--key", "k"]),
+        (size.command, ["x", "--budget", ""]),
+        (mirror.export, ["--lock", "", "-o", "m"]),
+        (mirror.import_, [""]),
+    ],
+)
+def test_an_empty_text_names_no_path(command, arguments):
+    run = CliRunner().invoke(command, arguments)
+    assert run.exit_code == 2
+    assert "names no path" in run.output or "is the name of a folder" in run.output
+
+
+def test_an_empty_size_is_none():
+    with pytest.raises(UsageError, match="is no size"):
+        CliRunner().invoke(export.command, ["x", "-o", "a.pih", "--split", ""], catch_exceptions=False)
+
+
+@pytest.mark.parametrize("mark", ["oci-layout", "pih/bundle.json"])
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [(export.command, ["x", "-o"]), (inspect.command, ["x", "--html"]), (mirror.export, ["--lock", "l", "-o"])],
+)
+def test_nothing_is_written_into_a_bundle(tmp_path, command, arguments, mark):
+    (tmp_path / mark).parent.mkdir(exist_ok=True)
+    (tmp_path / mark).write_text("{}")
+    for place in ("e", "blobs/e"):
+        with pytest.raises(UsageError, match="inside of the bundle"):
+            CliRunner().invoke(command, [*arguments, str(tmp_path / place)], catch_exceptions=False)

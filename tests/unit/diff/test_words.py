@@ -141,8 +141,23 @@ def test_a_device_and_its_memory():
     memory = FIRST.memory | {"device": 2**30, "device_limit": 2**34, "host": FIRST.memory["host"] - 2**20}
     assert said(attrs.evolve(FIRST, settings=settings, memory=memory)) == (
         "Target device sm: none → sm_89.",
-        "Memory of a device: 0.0 MiB → 1024.0 MiB of 16384.0 MiB (host -1.00 MiB).",
+        "Memory of a device: 0.0 MiB → 1024.0 MiB of 16384.0 MiB.",
+        "Of host and device together: host -1.00 MiB.",
     )
+
+
+def test_what_a_plugin_may_reach_of_a_gpu_has_a_verb():
+    first, *rest = FIRST.plugins
+    asks = ("nvidia.com/gpu", "$CUDA_VISIBLE_DEVICES", "/dev/x", "listen on a port")
+    plugins = (attrs.evolve(first, may=asks), *rest)
+    found = said(attrs.evolve(FIRST, plugins=plugins))
+    for words in (
+        "use nvidia.com/gpu of the host",
+        "read $CUDA_VISIBLE_DEVICES of the host",
+        "use /dev/x of the host",
+        "listen on a port",
+    ):
+        assert f"{first.id} may now {words}." in found
 
 
 def test_another_gpu():

@@ -54,7 +54,7 @@ check_signatures() {
         each_key with_openssl
         ;;
     *)
-        command -v pih >/dev/null 2>&1 || die $SEAL "nothing on this host can check a signature" \
+        command -v pih >/dev/null 2>&1 || die $HOST "nothing on this host can check a signature" \
             "install openssl 3 or pih, or leave --key out: then it is integrity only"
         scratch
         with_pih

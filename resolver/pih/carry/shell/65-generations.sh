@@ -60,7 +60,8 @@ unlike() {
     [ -n "$(find "$1" "$1/root" -prune -type d -perm 755 | sed -n 2p)" ] || echo root
 }
 
-# wrong N: the first thing in a generation that is not what was installed, by its name there; nothing where all is
+# wrong N: the first thing in a generation that is not what was installed, by its name there; nothing where all is. A name is for
+# a terminal and for JSON alike: what is no plain letter of either is a `?`.
 wrong() {
     place=$PREFIX/generations/$1
     found=$(unlike "$place" 2>/dev/null)
@@ -70,7 +71,7 @@ wrong() {
         unlisted "$place/root" "$place/files"
         reshaped "$place/root" "$place/shape"
         capable "$place/root"
-    } | sed -n '1{s|^|root/|;p;}' | tr -d '"\\'
+    } | sed -n '1{s|^|root/|;s|[^ -~]|?|g;s|["\\]|?|g;p;}'
 }
 
 # users N: the processes that run from a generation: their program is of its root, or it is their root. Of another user's

@@ -104,6 +104,7 @@ renew() {
         say "vouched    $(vouched)"
     fi
     say "nothing to do: $NAME $IMAGE is installed and whole, as generation $1"
+    [ -z "$KEEP_ASKED" ] || prune "$KEEP"
     write_unit
 }
 

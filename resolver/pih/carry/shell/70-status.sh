@@ -3,14 +3,16 @@ disk() {
     echo "$(($(du -sk "$PREFIX/generations/$1" | awk '{ print $1 }') * 1024))"
 }
 
-# whole N: 'yes', 'unread' where nobody asked, or the file that is not what it was
+# whole N: 'yes', 'unread' where nobody asked, or the file that is not what it was; of a generation whose facts are read
 whole() {
-    if [ -z "$CHECK" ]; then
+    if [ -z "$its_image" ]; then
+        echo pih
+    elif [ -z "$CHECK" ]; then
         echo unread
-        return
+    else
+        found=$(wrong "$1")
+        echo "${found:-yes}"
     fi
-    found=$(wrong "$1")
-    echo "${found:-yes}"
 }
 
 # status_line MARK N NOTE, of a generation whose facts are read
@@ -48,6 +50,7 @@ verb_status() {
             running=$(users "$number" | tr '\n' ' ')
             [ -z "$running" ] || note=", runs as process ${running% }"
             [ "$state" = unread ] || note="$note, files: $state"
+            [ -n "$its_image" ] || its_name=damaged
             status_line "$mark" "$number" "$note"
         fi
     done

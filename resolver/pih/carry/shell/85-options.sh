@@ -106,7 +106,7 @@ take_word() {
 }
 
 check_options() {
-    KEEP=${KEEP:-3}
+    KEEP_ASKED=$KEEP KEEP=${KEEP:-3}
     case $KEEP in 0* | *[!0-9]* | ??????*) die $USAGE_CODE "--keep $KEEP is no number of generations" "1 or more" ;; esac
     [ -z "$LISTEN" ] || check_listen "${LISTEN##*:}"
     [ -z "$UNIT_DIR" ] || [ -n "$UNIT" ] || die $USAGE_CODE "--unit-dir is where --systemd writes" "give --systemd too"
