@@ -74,7 +74,7 @@ def store() -> Store:
 
 
 def outside(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
-    """Callback of an option that names a place to write to: not in the store, nor in a bundle, whose files are known."""
+    """Callback of an option that names a place to write to: not in the store, nor in a bundle."""
     for folder in path.resolve().parents if path is not None else ():
         installed = folder != folder.parent and (folder / INSTALLED).is_file()
         if installed or (folder / "oci-layout").is_file():

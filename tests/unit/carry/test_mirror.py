@@ -64,8 +64,7 @@ def test_there_and_back(tmp_path, store, output):
 def test_an_archive_of_the_folder_as_tar_makes_it(tmp_path, store):
     held = a_mirror(tmp_path, tmp_path / "mirror")
     with tarfile.open(tmp_path / "m.tar", "w") as made:
-        for name in (".", "./mirror.json", "./sha256", "./wheels"):
-            made.add(tmp_path / "mirror" / name, name)
+        made.add(tmp_path / "mirror", ".")
     assert set(incoming.bring(tmp_path / "m.tar", store, silent).added) == set(held)
 
 
@@ -74,7 +73,7 @@ def test_what_is_wrong_with_the_first_file_is_said(tmp_path, store, monkeypatch)
     with tarfile.open(tmp_path / "m.tar", "w") as made:
         for name in ("wheels", "mirror.json", "sha256"):
             made.add(tmp_path / "mirror" / name, name)
-    with pytest.raises(FetchError, match="comes before mirror.json"):
+    with pytest.raises(FetchError, match=r"comes before mirror\.json"):
         incoming.bring(tmp_path / "m.tar", store, silent)
     (tmp_path / "mirror/extra").touch()
     with pytest.raises(FetchError, match="'extra' is not listed"):

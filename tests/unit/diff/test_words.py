@@ -151,13 +151,13 @@ def test_what_a_plugin_may_reach_of_a_gpu_has_a_verb():
     asks = ("nvidia.com/gpu", "$CUDA_VISIBLE_DEVICES", "/dev/x", "listen on a port")
     plugins = (attrs.evolve(first, may=asks), *rest)
     found = said(attrs.evolve(FIRST, plugins=plugins))
-    for words in (
+    for reach in (
         "use nvidia.com/gpu of the host",
         "read $CUDA_VISIBLE_DEVICES of the host",
         "use /dev/x of the host",
         "listen on a port",
     ):
-        assert f"{first.id} may now {words}." in found
+        assert f"{first.id} may now {reach}." in found
 
 
 def test_another_gpu():
