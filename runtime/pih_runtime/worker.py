@@ -5,12 +5,15 @@ Runs as PID 1 of a container or as any process. The main thread only waits: for 
 
 from __future__ import annotations
 
+import os
 import re
+import select
 import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import FrameType
@@ -27,10 +30,14 @@ Serves the bundle it lies in. Without --listen, where its lock says.
 """
 # An engine sends SIGKILL 10 s after SIGTERM; what is left is for stopping.
 DRAIN_SECONDS = 8.0
+# Where nobody kills: a device that answers no more must not keep the worker for ever.
+STOP_SECONDS = 10.0
+_SAME_REQUEST = 1.0  # seconds: signals so close together are one wish
 LAST_PORT = 65535
 SIGNAL = "signal"
 DRAINED = "drained"
 End = BaseException | str  # why the main thread stops waiting: SIGNAL, DRAINED, or a plugin's failure
+_ENDED = b"\0"  # no number of a signal
 
 
 def main(argv: Sequence[str] | None = None, root: Path | None = None) -> int:
@@ -97,7 +104,8 @@ def _serve(root: Path, listen: str) -> None:
     ready[0] = False
     if end == SIGNAL and started:
         end = _drain(started, ends)
-    problems = microkernel.stop(started)
+    with _watched():
+        problems = microkernel.stop(started)
     _raise(end, problems)
     _log("stopped")
 
@@ -133,6 +141,41 @@ def _drain(started: list[microkernel.Started], ends: SimpleQueue[End]) -> End:
     if end == SIGNAL:
         _log("stopping: requests that still run are ended")
     return end
+
+
+@contextmanager
+def _watched() -> Iterator[None]:
+    """Where the block, which stops plugins, does not end, the process ends without it: with 9.
+
+    A thread watches, and a pipe tells it of signals: while the main thread waits inside of a driver, no handler runs.
+    """
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    began = time.monotonic()
+
+    def watch() -> None:
+        while (waited := time.monotonic() - began) < STOP_SECONDS:
+            if not select.select([reader], [], [], STOP_SECONDS - waited)[0] or os.read(reader, 1) == _ENDED:
+                break
+            if time.monotonic() - began > _SAME_REQUEST:
+                break
+        if not ended:
+            _log("error: a plugin does not stop: the worker ends without it")
+            os._exit(WorkerError.exit_code)
+
+    ended: list[bool] = []
+    watcher = threading.Thread(target=watch, name="watch", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.append(True)
+        os.write(writer, _ENDED)
+        watcher.join()
+        signal.set_wakeup_fd(-1)
+        os.close(reader)
+        os.close(writer)
 
 
 def _raise(end: End, problems: list[str]) -> None:

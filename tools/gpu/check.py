@@ -9,12 +9,14 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
 import platform
+import signal
 import sys
 import time
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from pih_backend_cuda.device import open_device
 from pih_backend_cuda.driver import load_driver
@@ -34,6 +36,10 @@ def main() -> int:
     parser.add_argument("--tiny", action="store_true", help="measure the tiny model too, and nothing of torch")
     parser.add_argument("--seconds", type=float, default=300.0, help="measure nothing more after so long")
     arguments = parser.parse_args()
+    if not 0 <= arguments.seconds < math.inf:
+        parser.error("--seconds takes a number of seconds, 0 or more")
+    for number in (signal.SIGTERM, signal.SIGHUP):  # of timeout, and of a connection that is lost
+        signal.signal(number, _broken_off)
     try:
         with output.opened(arguments.output) as write:
             found, code = _checked(arguments.tiny, arguments.seconds)
@@ -44,6 +50,10 @@ def main() -> int:
     if arguments.output:
         print(f"{VERDICTS[code]}: {arguments.output}")
     return code
+
+
+def _broken_off(number: int, _: object) -> NoReturn:
+    raise KeyboardInterrupt(f"ended by {signal.Signals(number).name}")
 
 
 def _checked(tiny: bool, seconds: float) -> tuple[dict[str, Any], int]:
@@ -62,7 +72,10 @@ def _checked(tiny: bool, seconds: float) -> tuple[dict[str, Any], int]:
     code = 0
     try:
         _fill(found, tiny, began + seconds)
-    except (Exception, KeyboardInterrupt) as problem:  # noqa: BLE001 - whatever it is, what was found before it is not lost
+    except KeyboardInterrupt as problem:
+        found["error"], code = str(problem) or "interrupted", WorkerError.exit_code
+        print(f"check.sh: {found['error']}", file=sys.stderr)
+    except Exception as problem:  # noqa: BLE001 - whatever it is, what was found before it is not lost
         if not isinstance(problem, PihError):
             traceback.print_exc()
         print(f"check.sh: {described(problem)}", file=sys.stderr)

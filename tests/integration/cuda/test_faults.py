@@ -90,6 +90,12 @@ def test_a_worker_that_cannot_start_says_why_and_what_to_do(launch, settings, wo
         assert (tmp_path / "simgpu.log").read_text() == RELEASED
 
 
+@pytest.mark.parametrize("fault", ["cuDevicePrimaryCtxRetain:1=46", "cuMemGetInfo_v2:1=2"])
+def test_the_second_device_is_taken_where_the_first_is_not_to_be_had(launch, fault):
+    worker = launch(devices="sm_89:24000000000,sm_89:24000000000", fail=fault)
+    assert "simgpu 1 (sm_89)" in worker.wait_for("backend/cuda:")
+
+
 def test_a_host_without_a_driver(launch, tmp_path):
     text = ended(launch(library=tmp_path))
     assert "error: no NVIDIA driver: libcuda.so.1: cannot open shared object file: No such file or directory\n" in text

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -241,6 +242,31 @@ def test_a_folder_that_cannot_be_made_is_told_and_nothing_is_left(tmp_path):
         assert done.stderr.startswith(f"tools/gpu/pack: {said}")
         assert "Traceback" not in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_what_was_found_before_a_signal_is_kept(carried, software_gpu, tmp_path, number):
+    output = tmp_path / "result.json"
+    command = [carried / "tools/gpu/check.sh", "--tiny", "--output", output]
+    environment = {**os.environ, "PIH_PYTHON": sys.executable, **software_gpu}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    while "/simgpu" not in Path(f"/proc/{process.pid}/maps").read_text():  # the driver is there
+        assert process.poll() is None
+        time.sleep(0.05)
+    time.sleep(2)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, "Traceback" in err) == (9, False)
+    assert out == f"not to its end: {output}\n"
+    said = "interrupted" if number == signal.SIGINT else f"ended by {number.name}"
+    assert json.loads(output.read_bytes())["error"] == said
+    assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
+
+
+@pytest.mark.parametrize("seconds", ["-5", "nan", "inf"])
+def test_the_time_is_a_number_of_seconds(carried, software_gpu, seconds):
+    done = check(carried, "--tiny", "--seconds", seconds, **software_gpu)
+    assert (done.returncode, "takes a number of seconds" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -343,6 +343,24 @@ def test_a_failing_release_is_an_error_of_its_own(tmp_path, launch):
     assert not (tmp_path / "s").exists()
 
 
+def test_a_plugin_that_never_stops_does_not_keep_the_worker(tmp_path, launch):
+    """As one that waits inside of a driver does: no signal is heard there."""
+    late = write_plugin(
+        tmp_path, "import ctypes; Provider.stop = lambda _: ctypes.CDLL(None).sleep(60); return Provider()"
+    )
+    for signals, least, most in ((1, 10, 30), (2, 2, 9)):
+        folder = tmp_path / str(signals)
+        worker = launch(write_bundle(folder, plugins=(*PLUGINS, late)), f"unix:{tmp_path}/s")
+        worker.wait_for("ready in")
+        began = time.monotonic()
+        for _ in range(signals):
+            worker.process.send_signal(signal.SIGTERM)
+            time.sleep(2)
+        assert worker.process.wait(30) == 9
+        assert least < time.monotonic() - began < most
+        assert "error: a plugin does not stop: the worker ends without it" in worker.end()[1]
+
+
 def test_a_plugin_may_end_the_worker_from_any_thread(tmp_path):
     fail = "threading.Timer(0.5, context.fail, [RuntimeError('lost the device')]).start()"
     body = f"import threading; {fail}; return Provider()"

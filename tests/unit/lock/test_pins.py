@@ -48,7 +48,12 @@ def test_wheels_are_found_under_any_spelling():
 
 @pytest.mark.parametrize(
     ("what", "names"),
-    [("", ["libc6", "zlib1g", "click"]), ("base", ["libc6", "zlib1g"]), ("click", ["click"]), ("Click", ["click"])],
+    [
+        (pins.ALL, ["libc6", "zlib1g", "click"]),
+        ("base", ["libc6", "zlib1g"]),
+        ("click", ["click"]),
+        ("Click", ["click"]),
+    ],
 )
 def test_what_an_upgrade_moves(what, names):
     assert [pin.name for pin in pins.chosen(HELD, what)] == names

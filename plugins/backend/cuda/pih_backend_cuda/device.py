@@ -109,7 +109,8 @@ def open_device(driver: Driver, sm: str, nbytes: int, cuda: int) -> Device:
             f"the driver serves CUDA {_spelled(has)}, the kernels need {_spelled(cuda)}",
             fix="install a newer driver on the host",
         )
-    refused = []
+    refused: list[str] = []
+    failed: WorkerError | None = None
     for ordinal in range(_integer(driver, "cuDeviceGetCount")):
         handle = ctypes.c_int()
         driver("cuDeviceGet", ctypes.byref(handle), ordinal)
@@ -121,16 +122,23 @@ def open_device(driver: Driver, sm: str, nbytes: int, cuda: int) -> Device:
             refused.append(f"{title} is {found}")
             continue
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
-        device = _retained(driver, handle, title, _spelled(has))
-        with released_on_failure(device):
-            device.use()
-            driver("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
-            if free.value >= nbytes:
-                driver("cuStreamCreate", ctypes.byref(device.stream), _OWN_STREAM)
-                device.hold("cuStreamDestroy_v2", device.stream)
-                return device
+        try:
+            device = _retained(driver, handle, title, _spelled(has))
+            with released_on_failure(device):
+                device.use()
+                driver("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+                if free.value >= nbytes:
+                    driver("cuStreamCreate", ctypes.byref(device.stream), _OWN_STREAM)
+                    device.hold("cuStreamDestroy_v2", device.stream)
+                    return device
+        except WorkerError as problem:  # another may do: this one is held by another process, or lost
+            refused.append(f"{title}: {problem.what}")
+            failed = problem
+            continue
         device.close()
         refused.append(f"{title} has {_mib(free.value)} free of {_mib(total.value)}")
+    if failed is not None and len(refused) == 1:
+        raise failed
     raise WorkerError(
         f"no device has {sm} and {_mib(nbytes)} free, as this bundle needs: {'; '.join(refused) or 'there is none'}",
         fix="run it where such a device is free, or lock the profile for the one that is here",
