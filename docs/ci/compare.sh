@@ -49,7 +49,7 @@ if [ "$what" = locks ]; then
         is_new "$lock" >"$report"
         exit 0
     fi
-    ./pih diff "$base:$lock" "$top/$lock" --markdown "$@" >"$report"
+    "$top/pih" diff "$base:$lock" "$top/$lock" --markdown "$@" >"$report"
     exit 0
 fi
 
@@ -59,11 +59,11 @@ trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-./pih build --profile "$profile" --output "$work/new"
+"$top/pih" build --profile "$profile" --output "$work/new"
 if ! git cat-file -e "$base:$inside" 2>/dev/null; then
-    { is_new "$inside"; echo '```'; ./pih size "$work/new"; echo '```'; } >"$report"
+    { is_new "$inside"; echo '```'; "$top/pih" size "$work/new"; echo '```'; } >"$report"
     exit 0
 fi
 git worktree add --quiet --detach "$work/base" "$base"
 (cd "$work/base" && ./pih build --profile "$inside" --output "$work/old")
-./pih diff "$work/old" "$work/new" --markdown "$@" >"$report"
+"$top/pih" diff "$work/old" "$work/new" --markdown "$@" >"$report"

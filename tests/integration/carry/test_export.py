@@ -2,6 +2,7 @@
 
 import base64
 import json
+import shlex
 import shutil
 import subprocess
 
@@ -138,9 +139,10 @@ def test_a_sealed_bundle_is_carried_and_its_own_script_says_by_whom(made, tmp_pa
 
 
 def test_what_keeps_no_layout(made, tmp_path):
-    for bundle, words in (("podman:x", "engine's store keeps neither"), (tmp_path, "installed or unpacked keeps")):
-        (tmp_path / "pih").mkdir(exist_ok=True)
-        (tmp_path / "pih/bundle.json").write_text("{}")
+    root = tmp_path / "root"
+    (root / "pih").mkdir(parents=True)
+    (root / "pih/bundle.json").write_text("{}")
+    for bundle, words in (("podman:x", "engine's store keeps neither"), (root, "installed or unpacked keeps")):
         run = pih("export", bundle, "-o", tmp_path / "x.pih", check=False)
         assert (run.returncode, words in run.stderr) == (2, True), run.stderr
         assert "name the image layout that it came from" in run.stderr
@@ -151,3 +153,10 @@ def test_the_output_is_there_already(made, tmp_path):
     run = pih("export", made / "plain", "-o", tmp_path / "x.pih", check=False)
     assert (run.returncode, "name another file" in run.stderr) == (2, True), run.stderr
     assert (tmp_path / "x.pih").read_text() == "mine"
+
+
+def test_the_command_that_it_shows_can_be_pasted(made, tmp_path):
+    name = "sp ace u'$(id).pih"
+    lines = pih("export", made / "sealed", "-o", tmp_path / name).stdout.splitlines()
+    (shown,) = [line.removeprefix("install  ") for line in lines if line.startswith("install")]
+    assert shlex.split(shown)[:3] == ["sh", name, "install"]

@@ -148,6 +148,13 @@ def test_a_profile_by_any_path_is_the_same_profile(repository, tmp_path, locks):
     run(repository, f"docs/ci/compare.sh {locks} HEAD /etc/x.toml new.md", {}, tmp_path, code=2)
 
 
+@pytest.mark.parametrize("locks", ["", "--locks"])
+def test_a_comparison_from_a_subfolder(repository, tmp_path, locks):
+    command = f"cd profiles && ../docs/ci/compare.sh {locks} origin/less smollm2-cpu.toml {tmp_path}/new.md"
+    run(repository, command, {}, tmp_path)
+    assert "limits.context 2048 → 1024" in (tmp_path / "new.md").read_text()
+
+
 def test_a_new_profile_has_its_sizes_told(repository, tmp_path):
     new = repository / "profiles" / "other.toml"
     for name in ("toml", "lock.json"):

@@ -59,3 +59,8 @@ def test_a_limit_is_never_below_what_it_is_for(count, headroom):
 )
 def test_changes(old, new, text):
     assert amounts.change(old, new) == text
+
+
+@pytest.mark.parametrize("text", ["\u0661MB", "\uff11", "1.\u0661 MB"])
+def test_a_digit_of_another_script_is_no_digit(text):
+    assert amounts.parsed(text) is None
