@@ -62,7 +62,7 @@ def held(lock: Lock | None) -> tuple[Held, ...]:
     return tuple(
         Held(plugin.id, plugin.version, purl.parse(archive.purls[0]).qualifiers, plugin.trust, archive.sha256)
         for plugin in lock.plugins
-        if (archive := carried.get(plugin.artifact))
+        if (archive := carried.get(plugin.artifact)) and archive.purls
     )
 
 

@@ -235,6 +235,12 @@ def test_other_files_of_one_version_are_for_the_user_to_choose_from(tmp_path, us
     assert npu(user.lock()).trust == name_of(b)
 
 
+def test_a_lock_that_says_no_place_holds_to_none(user, vendor):
+    found = user.lock()
+    carried = (attrs.evolve(item, purls=()) if item.kind == "plugin" else item for item in found.artifacts)
+    assert user.stale(attrs.evolve(found, artifacts=tuple(carried))).endswith("lies elsewhere than when it was locked")
+
+
 def test_what_nobody_chooses_needs_no_decision(tmp_path, user, vendor, a, b):
     made.plugin(vendor / "next", version="0.2.0")
     publish.sign_catalog(vendor, "", a)
