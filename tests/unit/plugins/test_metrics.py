@@ -43,3 +43,8 @@ def test_weights_that_nobody_vouches_for_show(delivery, digest, pinned):
     line = next(line for line in exposition(lock, [], ready=True).splitlines() if line.startswith("pih_weights_info"))
     assert f'delivery="{delivery}"' in line
     assert f'pinned="{pinned}"' in line
+
+
+def test_words_of_several_lines_stay_on_theirs():
+    page = exposition(LOCK, [("x_total", "counter", "one\ntwo \\ three", 1)], ready=True)
+    assert "# HELP x_total one\\ntwo \\\\ three\n# TYPE x_total counter\n" in page

@@ -31,7 +31,8 @@ def exposition(lock: Mapping[str, Any], metrics: Iterable[Metric], *, ready: boo
 
 
 def _header(name: str, kind: str, text: str) -> Iterator[str]:
-    yield f"# HELP {name} {text}"
+    escaped = text.replace("\\", "\\\\").replace("\n", "\\n")
+    yield f"# HELP {name} {escaped}"
     yield f"# TYPE {name} {kind}"
 
 
