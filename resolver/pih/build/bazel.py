@@ -29,6 +29,8 @@ _TEMPLATE_WORDS = re.compile(r"\.\./pih|chat")
 _PACKAGE = "Bazel (Debian: bazel-bootstrap)"
 _FIX = "is the `bazel` in PATH Bazel's own program?"
 _LINES = 30
+# A user's own .bazelrc may say otherwise, and the link would be that of a build before.
+_LINKS = ["--symlink_prefix=.bazel/", "--experimental_convenience_symlinks=normal"]
 _CACHED = ("cacheHit", "remoteCacheHit")  # Bazel 7's word, and Bazel 4's
 
 
@@ -83,7 +85,12 @@ def build(
     with outer.alone(workspace.with_name(f"{workspace.name}.lock")):
         write_workspace(workspace, name, lock_path, source_root)
         log = workspace / ".executed.json"
-        options = [*cache_options(cache), f"--execution_log_json_file={log}", *([f"--jobs={jobs}"] if jobs else [])]
+        options = [
+            *cache_options(cache),
+            *_LINKS,
+            f"--execution_log_json_file={log}",
+            *([f"--jobs={jobs}"] if jobs else []),
+        ]
         log.unlink(missing_ok=True)
         try:
             _run(["bazel", "build", *options, f"//:{label}"], workspace, environment, listener)

@@ -30,7 +30,7 @@ import attrs
 
 from pih.build import tree
 from pih.home import home
-from pih_runtime.errors import BuildError, FetchError
+from pih_runtime.errors import BuildError, FetchError, LockError
 
 Place = Literal["steps", "python", "roots", "images"]
 FOLDERS = ("sha256", "steps", "python", "roots", "images", "tmp")
@@ -100,17 +100,26 @@ class Store:
         return self.path(digest)
 
     def check(self, digest: str, size: int) -> None:
-        """Read the artifact again: raises FetchError, and drops the entry, where it is no longer what it was."""
+        """Read the artifact again: raises FetchError, and drops the entry, where it is no longer what it was.
+
+        Raises LockError where it is whole, and of another size than the lock says.
+        """
         path = self.path(digest)
         try:
-            if measure(path) == (digest, size):
-                return
+            found, length = measure(path)
         except FileNotFoundError:
             raise FetchError("the file is no longer in the store", where=str(path), fix="run this again") from None
+        if found == digest:
+            if length == size:
+                return
+            what = f"the lock says {size} bytes, and the file of this digest has {length}"
+            raise LockError(what, where=str(path), fix="write the lock again: pih lock")
         with self._explained():
             path.unlink(missing_ok=True)
         raise FetchError(
-            "the file was damaged after it entered the store; it is removed", where=str(path), fix="run this again"
+            "the file was damaged after it entered the store; it is removed",
+            where=str(path),
+            fix="run this again; with --offline, bring the file first: pih fetch",
         )
 
     def place(self, kind: Place, key: str) -> Path:

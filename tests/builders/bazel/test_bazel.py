@@ -199,10 +199,12 @@ def test_a_damaged_artifact_fails_before_anything_is_built(bazel4, fetched, tree
 
 @pytest.mark.parametrize("version", [4, pytest.param(7, marks=pytest.mark.where_possible)])
 def test_a_workspace_of_its_own_made_from_the_template(version, request, tree, embedded, tmp_path):
-    """What `pih build --builder bazel` does."""
+    """What `pih build --builder bazel` does, whatever the user's own .bazelrc says of outputs and links."""
     bazel = request.getfixturevalue(f"bazel{version}")
     path = f"{bazel.installed(tmp_path / 'bin')}:{os.environ['PATH']}"
-    done = pih_of(tree, "build", "--offline", "--builder", "bazel", "--profile", SYNTHETIC, "--json", PATH=path)
+    (tmp_path / ".bazelrc").write_text("build -c opt --symlink_prefix=/ --experimental_convenience_symlinks=ignore\n")
+    own = {"PATH": path, "HOME": str(tmp_path)}
+    done = pih_of(tree, "build", "--offline", "--builder", "bazel", "--profile", SYNTHETIC, "--json", **own)
     answer = json.loads(done.stdout)
     assert "kernels" in answer["steps_run"]
     assert world.files(Path(answer["layout"])) == world.files(embedded[SYNTHETIC])

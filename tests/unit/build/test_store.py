@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pih.build.store import default_root, open_store
 from pih.trust import keyring
-from pih_runtime.errors import BuildError, FetchError, UsageError
+from pih_runtime.errors import BuildError, FetchError, LockError, UsageError
 from tests.unit.build.test_tree import nest
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -83,6 +83,14 @@ def test_a_damaged_file_is_removed_when_it_is_checked(store, tmp_path):
     with pytest.raises(FetchError, match="damaged"):
         store.check(digest, 3)
     assert not store.has(digest)
+
+
+def test_a_whole_file_stays_though_a_lock_has_another_size_for_it(store, tmp_path):
+    (tmp_path / "source").write_bytes(b"abc")
+    digest = store.add_file(tmp_path / "source")
+    with pytest.raises(LockError, match="the lock says 4 bytes, and the file of this digest has 3"):
+        store.check(digest, 4)
+    assert store.has(digest, 3)
 
 
 def test_a_published_folder_is_whole_and_the_first_one_stays(store):
