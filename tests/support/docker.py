@@ -57,7 +57,8 @@ def engine(folder: Path) -> Iterator[Engine]:
             _wait(own, daemon, log)
             subprocess.run([*own.inside, "ip", "link", "set", "lo", "up"], check=True)
             yield own
-            for name in own.ask("ps", "--all", "--quiet").split():
+            # what still runs: one that has stopped may be in the middle of its own removal (`--rm`)
+            for name in own.ask("ps", "--quiet").split():
                 own.ask("rm", "--force", name)
         finally:
             daemon.terminate()
