@@ -116,11 +116,17 @@ def copied(image: Named, store: Store, environment: Mapping[str, str], listener:
     with store.workspace() as work:
         run = _runner(work, environment, listener, image.text)
         with _copy(image, _find(image, run), run, work, listener) as copy:
-            try:
-                yield attrs.evolve(copy, digest="", reference=image.name)
-            except PihError as problem:
-                problem.where = problem.where.replace(str(copy.path), image.text)
-                raise
+            yield attrs.evolve(copy, digest="", reference=image.name)
+
+
+@contextmanager
+def told_as(image: Named, place: Path) -> Iterator[None]:
+    """What the block says of the image's files at `place` it says of the image: nobody else knows that place."""
+    try:
+        yield
+    except PihError as problem:
+        problem.where = problem.where.replace(str(place), image.text)
+        raise
 
 
 @contextmanager
@@ -136,7 +142,8 @@ def _copy(image: Named, found: _Found, run: Run, work: Path, listener: Listener)
         if copy.config_digest not in (found.config, f"sha256:{found.key}"):
             configuration = run("skopeo", ["inspect", "--config", "--raw", found.source], "copied")
             copy = _with_own_configuration(copy, found, configuration)
-        yield _uncompressed(copy)
+        with told_as(image, copy.path):
+            yield _uncompressed(copy)
     except BaseException:
         listener(FetchFailed(image.text))
         raise

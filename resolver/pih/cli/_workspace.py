@@ -15,7 +15,7 @@ from pih import lock as locks
 from pih import pins, profile, stale, trust
 from pih.build import pin
 from pih.build.progress import Listener, Withdrawn, renderer
-from pih.build.store import FOLDERS, Store, default_root, open_store
+from pih.build.store import Store, default_root, open_store
 from pih.bundle import own as owned
 from pih.catalog import Catalog
 from pih.cli import _path, _terminal
@@ -25,7 +25,6 @@ from pih.trust import Offers
 from pih_runtime.errors import SealError, UsageError
 
 SOURCE_ROOT = Path(__file__).resolve().parents[3]
-INSTALLED = "pih/bundle.json"  # of an unpacked image
 IMAGE, WEIGHTS, DIGESTS = "image", "weights", "digests"  # steps of every build graph
 
 Command = TypeVar("Command", bound=Callable[..., object])
@@ -71,22 +70,6 @@ def one_form(**asked: bool) -> str:
 def store() -> Store:
     """The user's store."""
     return open_store(default_root(os.environ))
-
-
-def outside(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
-    """Callback of an option that names a place to write to: not in the store, nor in a bundle."""
-    for folder in path.resolve().parents if path is not None else ():
-        installed = folder != folder.parent and (folder / INSTALLED).is_file()
-        if installed or (folder / "oci-layout").is_file():
-            what = f"is inside of the bundle {folder}, which would not be whole any more"
-            raise UsageError(what, where=str(path), fix="name another place")
-    try:
-        root = default_root(os.environ).resolve()
-    except UsageError:  # no home, and so no store
-        return path
-    if path is not None and any(path.resolve().is_relative_to(root / name) for name in FOLDERS):
-        raise UsageError("is in the store, where nothing is changed", where=str(path), fix="name another place")
-    return path
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import click
 
 from pih.build.progress import renderer
 from pih.bundle import engine, permissions
-from pih.cli import _builders, _path, _table, _terminal, _workspace
+from pih.cli import _builders, _output, _path, _table, _terminal, _workspace
 from pih.inspect.bundle import components, contents, known
 from pih.lock import Lock
 from pih_runtime.errors import BuildError, PihError, UsageError, described
@@ -22,8 +22,7 @@ from pih_runtime.errors import BuildError, PihError, UsageError, described
 @click.option(
     "-o",
     "--output",
-    type=_path.Path(path_type=Path),
-    callback=_workspace.outside,
+    type=_output.Place(),
     metavar="DIR",
     help="Also copy the layout there.",
 )

@@ -13,7 +13,7 @@ import click
 
 from pih import profile, trust
 from pih.catalog import Catalog, Manifest
-from pih.cli import _path, _terminal, _workspace
+from pih.cli import _output, _path, _terminal, _workspace
 from pih.columns import aligned
 from pih.origin import Origin
 from pih.structure import nearest, unstructure
@@ -192,7 +192,12 @@ def verify(path: Path, as_json: bool) -> None:
 @click.argument("path", type=_WHAT_IS)
 @_key
 @click.option("--name", default="", help="What a new catalog is called.")
-@click.option("--output", type=_PATH, metavar="FILE", help="Pack the plugin into this archive, and sign that.")
+@click.option(
+    "--output",
+    type=_output.Place(),
+    metavar="FILE",
+    help="Pack the plugin into this archive, and sign that.",
+)
 def signing(path: Path, key_path: Path, name: str, output: Path | None) -> None:
     """Sign a plugin's folder or archive, or index and sign a folder of them as a catalog."""
     private = keys.load_private(key_path)

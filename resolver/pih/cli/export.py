@@ -11,7 +11,7 @@ import click
 
 from pih.build.progress import renderer
 from pih.carry import export, header, parts
-from pih.cli import _bundle, _path, _terminal, _workspace
+from pih.cli import _bundle, _output, _path, _terminal, _workspace
 from pih.seal import verify
 from pih.seal.verify import Verified
 from pih_runtime.errors import SealError, UsageError
@@ -22,9 +22,8 @@ from pih_runtime.errors import SealError, UsageError
 @click.option(
     "-o",
     "--output",
-    type=_path.Path(path_type=Path, dir_okay=False),
+    type=_output.Place(dir_okay=False),
     required=True,
-    callback=_workspace.outside,
     metavar="FILE",
 )
 @click.option(

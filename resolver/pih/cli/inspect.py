@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from pih import licences, stale, trust
-from pih.cli import _builders, _bundle, _path, _table, _terminal, _workspace
+from pih.cli import _builders, _bundle, _output, _table, _terminal, _workspace
 from pih.columns import aligned
 from pih.inspect import libraries, overview, report, tree
 from pih.inspect.bundle import Contents, checkpoint, components, known, origin
@@ -33,8 +33,7 @@ from pih_runtime.errors import UsageError
 @click.option(
     "--html",
     "page",
-    type=_path.Path(path_type=Path, dir_okay=False),
-    callback=_workspace.outside,
+    type=_output.Place(dir_okay=False),
     metavar="FILE",
     help="Write all of it as one page for a browser, which needs no network.",
 )

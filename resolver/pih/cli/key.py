@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from pih.cli import _path, _workspace
+from pih.cli import _output, _path, _workspace
 from pih.trust import keys
 
 _FILE = click.argument("file", type=_path.Path(path_type=Path))
@@ -25,7 +25,7 @@ def command() -> None:
 
 
 @command.command("generate", epilog="Example: pih key generate ~/.config/pih/team.pem")
-@_FILE
+@click.argument("file", type=_output.Place(dir_okay=False))
 @_workspace.json_option
 def generate(file: Path, as_json: bool) -> None:
     """Make a key: FILE, which you keep to yourself, and FILE.pub, which others verify with. Prints its fingerprint."""

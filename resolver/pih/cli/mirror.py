@@ -15,7 +15,7 @@ from pih.build import fetch
 from pih.build.progress import renderer
 from pih.carry import incoming, mirror, requirements
 from pih.carry.mirror import Locked
-from pih.cli import _path, _terminal, _workspace
+from pih.cli import _output, _path, _terminal, _workspace
 from pih_runtime.errors import UsageError
 
 _PATH = _path.Path(path_type=Path)
@@ -38,9 +38,8 @@ def command() -> None:
 @click.option(
     "-o",
     "--output",
-    type=_PATH,
+    type=_output.Place(),
     required=True,
-    callback=_workspace.outside,
     metavar="PATH",
     help="A folder, or a file that ends in .tar.",
 )

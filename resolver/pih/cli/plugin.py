@@ -10,7 +10,7 @@ from pathlib import Path
 import attrs
 import click
 
-from pih.cli import _path, _workspace
+from pih.cli import _output, _path, _workspace
 from pih.conformance import new as skeletons
 from pih.conformance import suite
 from pih_runtime.errors import ResolutionError
@@ -31,7 +31,7 @@ def command() -> None:
 @click.argument("name")
 @click.option("--kind", type=click.Choice(skeletons.KINDS), required=True, help="What it is to provide.")
 @click.option(
-    "--output", type=_path.Path(path_type=Path), metavar="FOLDER", help="Where to write it; by default ./NAME."
+    "--output", type=_output.Place(file_okay=False), metavar="FOLDER", help="Where to write it; by default ./NAME."
 )
 def new(name: str, kind: str, output: Path | None) -> None:
     """Write a plugin that works, to start from.
@@ -40,7 +40,7 @@ def new(name: str, kind: str, output: Path | None) -> None:
     Example:
       pih plugin new --kind backend my-npu
     """
-    folder = output or Path(name)
+    folder = output or _output.free(Path(name))
     skeletons.write(kind, name, folder, _workspace.SOURCE_ROOT)
     click.echo(f"wrote {folder}: {kind}/{name}, which passes: pih plugin check {folder}")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from pih.cli import _bundle, _path, _terminal, _workspace
+from pih.cli import _bundle, _output, _path, _terminal, _workspace
 from pih.seal import attach
 from pih.trust import keys
 
@@ -17,8 +17,7 @@ from pih.trust import keys
 @click.option(
     "-o",
     "--output",
-    type=_path.Path(path_type=Path),
-    callback=_workspace.outside,
+    type=_output.Place(),
     metavar="DIR",
     required=True,
     help="Where to write the layout.",

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from pih.cli import _builders, _bundle, _path, _terminal, _workspace
+from pih.cli import _builders, _bundle, _output, _terminal, _workspace
 from pih.columns import aligned
 from pih.diff import budget, budget_file, facts
 from pih.diff.amounts import shown
@@ -23,7 +23,9 @@ OVER = 1  # exit code
 @click.command(epilog="Example: pih size --profile profiles/smollm2-cpu.toml --budget profiles/smollm2-cpu.size.toml")
 @click.argument("bundle", required=False)
 @_workspace.profile_choice("The profile whose image to measure; it is built unless it is in the store.")
-@click.option("--budget", "budget_path", type=_path.Path(path_type=Path), metavar="FILE", help="Limits to hold (TOML).")
+@click.option(
+    "--budget", "budget_path", type=_output.Place(dir_okay=False), metavar="FILE", help="Limits to hold (TOML)."
+)
 @click.option("--update", is_flag=True, help="Write the present sizes with a headroom to the budget, and pass.")
 @click.option("--headroom", default="", metavar="SHARE", help="Of --update; by default the budget's own, else 5%.")
 @_workspace.offline_option

@@ -18,7 +18,7 @@ from pih.build.store import measure
 from pih.bundle import modelpack
 from pih.bundle.copy import copied
 from pih.bundle.run import DIGESTS_FILE, WEIGHTS_FILE, digests_of
-from pih.cli import _builders, _path, _workspace
+from pih.cli import _builders, _output, _workspace
 from pih.lock import Lock
 from pih.reading import json_of, read_at_most
 from pih.spdx import NOASSERTION
@@ -44,16 +44,14 @@ def command() -> None:
 @_workspace.profile_option
 @click.option(
     "--output",
-    type=_path.Path(path_type=Path, dir_okay=False),
-    callback=_workspace.outside,
+    type=_output.Place(dir_okay=False),
     metavar="FILE",
     help="Also copy the packed file there, and its table of digests beside it: FILE with the suffix .digests.",
 )
 @click.option(
     "--oci",
     "artifact",
-    type=_path.Path(path_type=Path, file_okay=False),
-    callback=_workspace.outside,
+    type=_output.Place(file_okay=False),
     metavar="DIR",
     help="Also write both there as a ModelPack artifact in an OCI layout, for a registry: skopeo copy oci:DIR docker://…",
 )

@@ -157,9 +157,10 @@ def _memory(found: Difference) -> Iterator[Sentence]:
     ):
         row = changed.get(name)
         if row:
-            of = mib(found.new.memory.get(limit, 0))
+            sums = " → ".join(mib(count) if count else "none" for count in (row.old, row.new))
+            of = f" of {mib(found.new.memory.get(limit, 0))}" if row.new else ""
             why = f" ({', '.join(parts)})" if parts else ""
-            yield Sentence(f"{what}: {mib(row.old or 0)} → {mib(row.new or 0)} of {of}{why}.")
+            yield Sentence(f"{what}: {sums}{of}{why}.")
             parts = []
     if together:
         yield Sentence(f"Of host and device together: {', '.join(together)}.")

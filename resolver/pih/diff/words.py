@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pih.diff import made_of, ranks, running
+from pih.diff import backend, made_of, ranks, running
 from pih.diff.amounts import change, shown, signed
 from pih.diff.difference import Difference, Sizes
 from pih.diff.facts import Facts
@@ -31,8 +31,9 @@ def headline(found: Difference) -> str:
 
 def sentences(found: Difference) -> tuple[str, ...]:
     """Everything that differs, a line each; then what could not be compared."""
-    said, left = ranks.told(found)
-    said = (*said, *running.sentences(left), *made_of.sentences(left))
+    computes, left = backend.told(found)
+    joins, left = ranks.told(left)
+    said = (*computes, *joins, *running.sentences(left), *made_of.sentences(left))
     said = said or tuple(_lock(found))
     told = frozenset().union(*(sentence.told for sentence in said))
     rest = _rest(found, told)

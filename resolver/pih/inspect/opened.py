@@ -76,7 +76,7 @@ def opened_image(image: stored.Named, store: Store, environment: Mapping[str, st
     What the store has thrown away is '' and 0: the manifest's digest, what layers were shipped as.
     """
     kept = stored.kept(image, store, environment, listener)
-    with own.dropped_if_damaged(kept.path, store, listener):
+    with own.dropped_if_damaged(kept.path, store, listener), stored.told_as(image, kept.path):
 
         def read(name: str) -> bytes:
             return _read(kept.path / "described" / name.rpartition("/")[2])

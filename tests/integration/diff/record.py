@@ -11,6 +11,9 @@ from pih.inspect.opened import opened
 from tests.integration.diff import variants
 from tests.unit.diff import recorded
 
+# pairs of the repository's own profiles
+SHIPPED = {"ranks": ("qwen3-4090d", "qwen3-4090d-x2"), "device": ("qwen3-cpu", "qwen3-4090d")}
+
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
@@ -18,8 +21,9 @@ def main():
     first = sides.pop("first")
     for name, side in sides.items():
         (recorded.HERE / "facts" / f"{name}.json").write_text(recorded.text_of(first, side))
-    two = (_of(variants.PROFILES / f"{name}.toml") for name in ("qwen3-4090d", "qwen3-4090d-x2"))
-    (recorded.HERE / "facts/ranks.json").write_text(recorded.text_of(*two))
+    for name, profiles in SHIPPED.items():
+        two = (_of(variants.PROFILES / f"{profile}.toml") for profile in profiles)
+        (recorded.HERE / "facts" / f"{name}.json").write_text(recorded.text_of(*two))
     recorded.write_goldens()
 
 

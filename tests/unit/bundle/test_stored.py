@@ -17,7 +17,7 @@ from pih.build.progress import silent
 from pih.build.store import open_store
 from pih.bundle import stored
 from pih.inspect.opened import opened, opened_image
-from pih_runtime.errors import FetchError, SealError, UsageError
+from pih_runtime.errors import FetchError, PihError, SealError, UsageError
 from tests.support.shipped import LOCK, PROFILE, listing
 from tests.unit.bundle import layouts
 
@@ -238,6 +238,32 @@ def test_an_image_that_pih_did_not_make(world, layout, tmp_path):
     )
     with pytest.raises(SealError, match="it was not made by pih"):
         ask("podman:toy")
+
+
+HOSTILE = {
+    "no lock of pih": (b"{}", listing(b"{}")),
+    "another lock": (TEXT, listing(b"{}")),
+    "no list of files": (TEXT, b"[]"),
+    "a list that is no JSON": (TEXT, b"{"),
+    "a list with a wrong line": (TEXT, listing(files=[{"path": "etc"}])),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_what_is_wrong_is_said_of_the_image_as_the_user_named_it(world, layout, tmp_path, case):
+    ask, answers, _ = world
+    lock, files = HOSTILE[case]
+    layout.rename(tmp_path / "gone")
+    parts = [[("pih", None), ("pih/lock.json", lock)], [("pih", None), ("pih/bundle.json", files)]]
+    layouts.write(layout, [layouts.tar(part) for part in parts], types=[layouts.TAR] * 2)
+    texts = [blob.read_bytes() for blob in (layout / "blobs/sha256").iterdir()]
+    answers["config"] = next(text for text in texts if text.startswith(b'{"os')).decode()
+    answers["skopeo"] = next(text for text in texts if text.startswith(b'{"schemaVersion')).decode()
+    for _ in range(2):  # also of what was read before
+        with pytest.raises(PihError) as failed:
+            ask("podman:toy")
+        assert failed.value.where.startswith("podman:toy"), failed.value
+        assert str(tmp_path) not in str(failed.value)
 
 
 def test_the_same_content_has_the_same_name_whatever_its_compression(layout, tmp_path):

@@ -12,7 +12,7 @@ from pih.diff.facts import Facts, File
 from pih.structure import structure, unstructure
 
 HERE = Path(__file__).parent
-NAMES = ("base", "bf16", "isa", "ranks", "separate", "small")
+NAMES = ("base", "bf16", "device", "isa", "ranks", "separate", "small")
 
 
 def pair(name):

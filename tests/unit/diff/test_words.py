@@ -41,6 +41,16 @@ def test_the_other_way_round_is_its_opposite(name):
     assert {(row.old, row.new) for row in there.artifacts} == {(row.new, row.old) for row in back.artifacts}
 
 
+def test_back_to_the_processor_nothing_of_the_device_is_left():
+    old, new = SIDES["device"]
+    first, *rest = said(old, new)
+    assert first.startswith("Computes on the processor (x86-64-v3) instead of 1 x sm_89 (23552.0 MiB, driver 580.6")
+    assert "backend/cpu and kernels/cpu are new; backend/cuda, backend/cuda-graphs and kernels/cuda are gone" in first
+    assert first.endswith("; may no longer use nvidia.com/gpu and $CUDA_VISIBLE_DEVICES of the host.")
+    assert "Memory of a device: 5373.5 MiB → none." in rest
+    assert not [text for text in rest if text.startswith(("Target device", "Kernels", "New plugin"))]
+
+
 def test_the_same_bundle_has_nothing_to_tell():
     found = compare(FIRST, FIRST)
     assert found.same
@@ -141,7 +151,7 @@ def test_a_device_and_its_memory():
     memory = FIRST.memory | {"device": 2**30, "device_limit": 2**34, "host": FIRST.memory["host"] - 2**20}
     assert said(attrs.evolve(FIRST, settings=settings, memory=memory)) == (
         "Target device sm: none → sm_89.",
-        "Memory of a device: 0.0 MiB → 1024.0 MiB of 16384.0 MiB.",
+        "Memory of a device: none → 1024.0 MiB of 16384.0 MiB.",
         "Of host and device together: host -1.00 MiB.",
     )
 

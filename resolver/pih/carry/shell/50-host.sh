@@ -24,7 +24,11 @@ check_room() {
     needs=$UNPACKED
     [ -z "$WEIGHTS" ] || needs=$((needs + $(size_of "$WEIGHTS")))
     free=$(free_kilobytes "$(nearest "$1")")
-    [ -n "$free" ] || { say "pih: df does not know what is free on the disk of $1" && return; }
+    if [ -z "$free" ]; then
+        [ -n "${room_is_unknown:-}" ] || say "pih: df does not know what is free on the disk of $1"
+        room_is_unknown=1 # said once, though an install asks before and after it has made its folders
+        return
+    fi
     [ "$free" -gt $((needs / 1024)) ] ||
         die $HOST "the image needs $(megabytes "$needs") on the disk of $1, and $(megabytes $((free * 1024))) are free" \
             "make room there, or take another --prefix"
