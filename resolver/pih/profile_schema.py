@@ -30,13 +30,14 @@ _OP = r"[a-z_]{1,30}"
 _MODEL_NAME = r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}"
 
 
-def _text(pattern: str, doc: str, example: str, default: Any = attrs.NOTHING) -> Any:
-    """A string that matches `pattern` as a whole."""
+def _text(pattern: str, doc: str, example: str, default: Any = attrs.NOTHING, form: str = "") -> Any:
+    """A string that matches `pattern` as a whole. form: the pattern in words, where the example does not tell it."""
 
     def check(_: object, attribute: attrs.Attribute[str], value: str) -> None:
         if not re.fullmatch(pattern, value):
-            raise RefusedError(attribute.name, f"{show(value)} is not allowed", f"write it like {show(example)}")
+            raise RefusedError(attribute.name, f"{show(value)} is not allowed", fix)
 
+    fix = f"write it like {show(example)}" + (form and f": {form}")
     return attrs.field(default=default, validator=check, metadata={"doc": doc, "pattern": pattern, "example": example})
 
 
@@ -91,7 +92,12 @@ def _file_source(doc: str, example: str) -> Any:
 class Deployment:
     """What this deployment is called."""
 
-    name: str = _text(_NAME, "Name of the deployment and of its image, of at most 128 characters.", "smollm2-cpu")
+    name: str = _text(
+        _NAME,
+        "Name of the deployment and of its image, of at most 128 characters.",
+        "smollm2-cpu",
+        form="lowercase letters and digits, with `.`, `_` or `-` between them, at most 128",
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -174,7 +180,12 @@ class Service:
 
     host: str = _text(_HOST, "Address to listen on.", "0.0.0.0", "0.0.0.0")  # noqa: S104 - inside its own network namespace
     port: int = _whole(1, 65535, "Port to listen on.", 8000)
-    model_name: str = _text(_MODEL_NAME, "Name of the model in the API.", "smollm2-135m-instruct")
+    model_name: str = _text(
+        _MODEL_NAME,
+        "Name of the model in the API.",
+        "smollm2-135m-instruct",
+        form="letters, digits and `.`, `_`, `:`, `/`, `-`, a letter or digit first, at most 128",
+    )
 
 
 @attrs.frozen(kw_only=True)

@@ -9,6 +9,9 @@ from pih.trust import sign
 from pih.trust.keyring import Keyring
 from pih.trust.sign import Signature
 
+_SIGNED = {"plugin": "it", "catalog": "its catalog's list"}  # what a signature of this word is of
+_CHANGED = {"plugin": "a file of it", "catalog": "catalog.json"}
+
 
 @attrs.frozen
 class Verdict:
@@ -28,7 +31,7 @@ def judge(signature: Signature | None, word: str, digest: str, keyring: Keyring,
     if not sign.made(signature.key, word, digest, signature):
         return Verdict(
             "",
-            f"it is not what {name} signed: its files, or its signature, were changed afterwards",
+            f"{_SIGNED[word]} is not what {name} signed: {_CHANGED[word]}, or the signature, was changed afterwards",
             "get it again from its publisher",
         )
     key = keyring.find(name)

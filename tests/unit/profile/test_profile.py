@@ -109,6 +109,14 @@ MESSAGES = [
             '  to fix: write it like "127.0.0.1" or "::1", without a port: that is service.port'
         ),
     ),
+    (
+        ('name = "example"', f'name = "{"a" * 129}"'),
+        (
+            f'x.toml:2: deployment.name: "{"a" * 96}... is not allowed\n'
+            '  to fix: write it like "smollm2-cpu": lowercase letters and digits, '
+            "with `.`, `_` or `-` between them, at most 128"
+        ),
+    ),
     (("threads = 2\n", ""), "x.toml:8: target.threads: missing\n  to fix: add threads"),
     (
         ("threads = 2", 'threads = "2"'),

@@ -327,7 +327,7 @@ def test_a_lock_is_stale_when_its_plugin_is_edited_or_believed_no_more(tmp_path)
     with pytest.raises(LockError, match="was revoked: stolen"):
         stale.check(found, intent, made.catalog_of(tmp_path, entries, revoked, found))
     (folder / "pih_backend_npu" / "more.py").write_text("")
-    with pytest.raises(LockError, match="were changed afterwards"):
+    with pytest.raises(LockError, match="was changed afterwards"):
         stale.check(found, intent, made.catalog_of(tmp_path, entries, ring, found))
     publish.sign_plugin(folder, key)
     with pytest.raises(LockError, match="are others than those that were locked"):
