@@ -142,8 +142,8 @@ class _Stream:
 class Text:
     """model.text: a letter is a token."""
 
-    stop_ids: frozenset[int] = frozenset()
-    defaults: Mapping[str, Any] = {"temperature": 0.0}
+    stop_ids: frozenset[int] = frozenset({31})  # no letter has it
+    defaults: Mapping[str, Any] = {"temperature": 0.25}
 
     def encode(self, text: str, _most: int) -> list[int]:
         """One id for each letter."""
