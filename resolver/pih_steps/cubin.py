@@ -30,6 +30,8 @@ from pih_steps.spec import Spec, artifact, of_the_disk, param
 FLAGS = ("-std=c++20", "-default-device", "--fmad=false")
 ABI = 1  # of kernels/cuda/pack.cuh
 LAUNCH = ("most_rows", "threads", "rows_per_block", "blocks_per_seq", "y", "z", "scratch")
+# What every device takes of a launch, and of shared memory that needs no permission: of a block, in bytes.
+MOST_THREADS, MOST_BLOCKS, MOST_SHARED = 1024, 65535, 48 << 10
 _LIBRARY = re.compile(r"nvidia/cu[0-9]+/lib/libnvrtc(-builtins)?\.so\.[0-9.]+")
 _SM = re.compile(r"sm_[0-9]{2,3}[af]?")
 
@@ -77,6 +79,7 @@ def table(cubin: bytes, sm: str, cuda: int, bindings: Iterable[Mapping[str, Any]
         symbol = owner(entry.name, entries)
         if not symbol or not entry.launch:
             raise BuildError(f"kernel entry {entry.name} belongs to no binding, or does not say how it is launched")
+        _check_launch(entry)
         entries[symbol].append(row(entry))
     for symbol, known in entries.items():
         if not known:
@@ -93,6 +96,23 @@ def owner(entry: str, symbols: Iterable[str]) -> str:
 def row(entry: cubin_elf.Entry) -> dict[str, Any]:
     """How pack.json has an entry that says how it is launched."""
     return {"entry": entry.name, **dict(zip(LAUNCH, entry.launch, strict=True))}
+
+
+def _check_launch(entry: cubin_elf.Entry) -> None:
+    """Raise BuildError where no device would take the launch."""
+    asked = {**row(entry), "shared": entry.shared}
+    for name, least, most in (
+        ("threads", 1, MOST_THREADS),
+        ("rows_per_block", 1, MOST_BLOCKS),
+        ("y", 1, MOST_BLOCKS),
+        ("z", 1, MOST_BLOCKS),
+        ("shared", 0, MOST_SHARED),
+    ):
+        if not least <= int(asked[name]) <= most:
+            raise BuildError(
+                f"kernel entry {entry.name} asks for {name} {asked[name]}, a device takes {least} to {most}",
+                fix="bound what leads there by `most` in the kernel pack's plugin.toml, so that pih lock refuses it",
+            )
 
 
 def unpack_nvrtc(wheel: Path, folder: Path) -> Path:

@@ -115,6 +115,7 @@ class Kernel:
     multiple: dict[str, int] = attrs.field(factory=dict, validator=_each(1))
     reference_multiple: dict[str, int] = attrs.field(factory=dict, validator=_each(1))
     equal: dict[str, int] = attrs.field(factory=dict, validator=_each(0))
+    most: dict[str, int] = attrs.field(factory=dict, validator=_each(1))
     scratch: dict[str, int] = attrs.field(factory=dict, validator=_each(0))
     shared_scratch: tuple[str, ...] = ()
 
@@ -135,6 +136,7 @@ class Fused:
     dropped: tuple[int, ...] = ()
     equal: dict[str, int] = attrs.field(factory=dict, validator=_each(0))
     multiple: dict[str, int] = attrs.field(factory=dict, validator=_each(1))
+    most: dict[str, int] = attrs.field(factory=dict, validator=_each(1))
     shared_scratch: tuple[str, ...] = ()
 
 

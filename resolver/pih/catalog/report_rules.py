@@ -64,6 +64,7 @@ def _kernel(at: str, kernel: Kernel, layouts: Collection[str], activations: Coll
         ("equal", kernel.equal),
     ):
         _choices(f"{at}|{key}", names, sorted(figures))
+    _choices(f"{at}|most", _terms(kernel.most), sorted(figures))
     for key, names in (("scratch", kernel.scratch), ("shared_scratch", kernel.shared_scratch)):
         _choices(f"{at}|{key}", names, kernel.constants)
 
@@ -78,6 +79,7 @@ def _fused(at: str, fused: Fused) -> None:
     figures = list(dict.fromkeys(_figures(fused.ops)))
     for key, names in (("constants", fused.constants), ("equal", fused.equal), ("multiple", fused.multiple)):
         _choices(f"{at}|{key}", names, figures)
+    _choices(f"{at}|most", _terms(fused.most), figures)
     plain = [name.rpartition(".")[2] for name in fused.constants]
     if len(set(plain)) < len(plain):
         raise RefusedError(f"{at}|constants", "two of one name", "name each figure once")
@@ -93,6 +95,11 @@ def _fused(at: str, fused: Fused) -> None:
         if outside := [index for index in indices if not 0 <= index < most]:
             what = f"{show(outside[0])} is no operand of {'+'.join(fused.ops)}"
             raise RefusedError(f"{at}|{key}", what, f"allowed: 0 to {most - 1}")
+
+
+def _terms(most: Iterable[str]) -> Iterator[str]:
+    """The figures in products and quotients, as `pih_steps.lower.bounds` reads them."""
+    return (name for term in most for name in re.split(r" [*/] ", term))
 
 
 def _figures(ops: Iterable[str]) -> Iterator[str]:

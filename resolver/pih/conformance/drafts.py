@@ -10,6 +10,7 @@ from typing import Any
 from pih.conformance.formats import Made, made
 from pih.conformance.steps import LIMITS, PAGE_SIZE, PAGES
 from pih_runtime.plan import DTYPE_BYTES, Buffer, Cache, Call, Operand, Plan, Weight
+from pih_steps.lower import bounds
 
 Entry = Mapping[str, Any]  # a [[report.kernel]] table
 _ALIGNMENT = 64
@@ -73,6 +74,10 @@ class Draft:
         if any(constants.get(name, 0) % multiple for name, multiple in multiples.items()):
             raise UnknownError(
                 f"{entry['op']}: constants {constants} for a kernel that asks for multiples of {multiples}"
+            )
+        if template == entry["template"] and (beyond := bounds.past(known, entry.get("most", {}))):
+            raise UnknownError(
+                f"{entry['op']}: {beyond[0].term} is {beyond[0].is_}, for a kernel that takes at most {beyond[0].most}"
             )
         symbol = "_".join([template, *(f"{name}{value}" for name, value in constants.items())])
         self.bindings[symbol] = {

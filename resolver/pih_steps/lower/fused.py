@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pih_runtime.plan import Call, Operand
+from pih_steps.lower import bounds
 from pih_steps.lower.fuse import overlap
 from pih_steps.lower.report import MODES, Fused
 
@@ -52,9 +53,15 @@ def _fits(calls: Sequence[Bound], later: Sequence[Bound], kernel: Fused) -> bool
         and all(_figure(calls, name) >= 0 for name in kernel.constants)
         and all(_figure(calls, name) == value for name, value in kernel.equal.items())
         and all(_figure(calls, name) % number == 0 for name, number in kernel.multiple.items())
+        and not bounds.past(_named(calls, kernel.most), kernel.most)
         and all(MODES.index(kernel.mode) >= MODES.index(item.mode) for item in calls)
         and not any(overlap(operands[index], operand) for index in kernel.dropped for operand in _operands(later))
     )
+
+
+def _named(calls: Sequence[Bound], most: Mapping[str, int]) -> dict[str, int]:
+    """The figures that bounds are of."""
+    return {name: _figure(calls, name) for term in most for name in bounds.names(term)}
 
 
 def _operands(calls: Sequence[Bound]) -> list[Operand]:

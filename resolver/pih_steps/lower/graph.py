@@ -131,9 +131,18 @@ class Builder:
 
     def attention(self, name: str, q: Operand, cache: str, layer: int, scale: float) -> Operand:
         """A new value: q's heads attending to the cache, the step's own tokens included."""
+        shape = self._caches[cache]
+        heads, rest = divmod(q.columns, shape.head_dim)
+        if rest or heads % shape.kv_heads:
+            raise BuildError(
+                f"{name} has {q.columns} columns of queries, no whole number of heads of {shape.head_dim} for each of "
+                f"{shape.kv_heads} key and value heads",
+                where=self.model,
+                fix="take a checkpoint that this model plugin can run",
+            )
         y = self._value(name, "T", q.columns)
         kv = Operand(cache=cache, layer=layer)
-        return self._call("attention", (q, kv), y, head_dim=self._caches[cache].head_dim, scale=scale)
+        return self._call("attention", (q, kv), y, head_dim=shape.head_dim, scale=scale)
 
     def silu_mul(self, name: str, gate: Operand, up: Operand) -> Operand:
         """A new value: silu(gate) * up."""

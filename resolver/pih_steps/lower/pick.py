@@ -13,12 +13,15 @@ from typing import Any
 
 from pih_runtime.errors import ResolutionError
 from pih_runtime.plan import Cache, Limits
+from pih_steps.lower import bounds
 from pih_steps.lower.graph import Graph, Node
 from pih_steps.lower.report import MODES, Kernel, Report
 
 FAST, REFERENCE = "fast", "reference"
 _PAIRS = {"half": 0, "adjacent": 1}
 _KV = {"f32": 0, "bf16": 1}
+# figures that a profile's limits decide, and what they are multiples of
+_LIMITED = {"positions": ("limits.context", 256), "seqs": ("limits.batch", 1)}
 
 
 class NoKernelError(ResolutionError):
@@ -93,6 +96,7 @@ def none_found(node: Node, wanted: str, kernels: Sequence[Kernel], pack: Pack) -
         cures.insert(
             0, f'allow the scalar reference, which is slower: kernels.fallback = "allow", fallback_ops = ["{node.op}"]'
         )
+    cures[:0] = _within(figures(node, pack), kernels)
     kept = {kernel.equal["kv"] for kernel in kernels if kernel.equal.get("kv", has) != has}
     cures[:0] = [f'limits.kv_dtype = "{_kv_dtype(value)}"' for value in sorted(kept)]
     formats = sorted({k.weight for k in pack.report.kernels if k.op == node.op and k.weight})
@@ -152,17 +156,32 @@ def _lack(node: Node, kernel: Kernel, pack: Pack) -> str:
         return "the pack has its scalar reference alone"
     if not kernel.fast:
         return f"it is not made for {pack.report.isa}"
-    return _unmet(node, kernel, kernel.multiple, pack)
+    return _unmet(node, kernel, kernel.multiple, kernel.most, pack)
 
 
 def _reference_lack(node: Node, kernel: Kernel, pack: Pack) -> str:
     """What keeps its scalar reference from running this call, or ''."""
-    return _unmet(node, kernel, kernel.reference_multiple, pack) if kernel.reference else "it has no scalar reference"
+    if not kernel.reference:
+        return "it has no scalar reference"
+    return _unmet(node, kernel, kernel.reference_multiple, {}, pack)
 
 
-def _unmet(node: Node, kernel: Kernel, multiple: Mapping[str, int], pack: Pack) -> str:
-    """Figures of the call that are no multiples of what is needed, tiles that are not whole, sums less exact."""
-    found = figures(node, pack)
+def _unmet(node: Node, kernel: Kernel, multiple: Mapping[str, int], most: Mapping[str, int], pack: Pack) -> str:
+    """What of the call the kernel does not take: figures, or how exact its sums must be."""
+    lack = misfit(figures(node, pack), kernel, multiple, most, pack.report.layouts)
+    if not lack and MODES.index(kernel.mode) < MODES.index(needed(node, pack)):
+        return f"its sums pass through {kernel.mode}, and {pack.graph.model} needs {needed(node, pack)}"
+    return lack
+
+
+def misfit(
+    found: Mapping[str, int],
+    kernel: Kernel,
+    multiple: Mapping[str, int],
+    most: Mapping[str, int],
+    layouts: Mapping[str, int],
+) -> str:
+    """Figures that are not what is needed, no multiples of it or past a bound, and tiles that are not whole; or ''."""
     for name, value in sorted(kernel.equal.items()):
         if found[name] != value and name == "kv":
             return f"it keeps keys and values as {_kv_dtype(value)}, and limits.kv_dtype is {_kv_dtype(found[name])}"
@@ -171,12 +190,27 @@ def _unmet(node: Node, kernel: Kernel, multiple: Mapping[str, int], pack: Pack) 
     for name, number in sorted(multiple.items()):
         if found[name] % number:
             return f"it needs {name} to be a multiple of {number}, and {name} is {found[name]}"
-    rows = pack.report.layouts.get(kernel.layout, 1)
+    for term, limit, value in bounds.past(found, most):
+        return f"it needs {term} to be at most {limit}, and {term if term in found else 'that'} is {value}"
+    rows = layouts.get(kernel.layout, 1)
     if found.get("n", 0) % rows:
         return f"its layout {kernel.layout} holds {rows} rows together, and the weight has {found['n']}"
-    if MODES.index(kernel.mode) < MODES.index(needed(node, pack)):
-        return f"its sums pass through {kernel.mode}, and {pack.graph.model} needs {needed(node, pack)}"
     return ""
+
+
+def _within(found: Mapping[str, int], kernels: Sequence[Kernel]) -> list[str]:
+    """What would keep to the bounds that a call is past: another model, else either of two smaller limits."""
+    cures = []
+    for items in (bounds.past(found, kernel.most) for kernel in kernels):
+        of_model = [item for item in items if not _LIMITED.keys() & set(bounds.names(item.term))]
+        if of_model:
+            cures.append("a model with " + " and ".join(f"{item.term} of at most {item.most}" for item in of_model))
+            continue
+        for name, (limit, grain) in _LIMITED.items():
+            most = min((bounds.largest(item, name, found) // grain * grain for item in items), default=0)
+            if most:
+                cures.append(f"{limit} = {most}")
+    return list(dict.fromkeys(cures))
 
 
 def _kv_dtype(value: int) -> str:

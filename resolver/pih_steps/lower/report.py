@@ -13,6 +13,7 @@ from typing import Any
 
 from pih_runtime.errors import BuildError
 from pih_runtime.ops import KERNEL_OPS
+from pih_steps.lower import bounds
 
 # The least exact type that a kernel's sums and intermediate values pass through, from the least to the most exact.
 MODES = ("bf16", "f16", "f32", "f64", "exact")
@@ -23,7 +24,8 @@ class Kernel:
     """One entry: op, the forms it takes, its source and template, constants in the template's order.
 
     fast: whether `template` is for the report's ISA. mode: one of MODES. multiple, reference_multiple: what constants
-    must be multiples of for the template and for its scalar reference; equal: what figures must be for either.
+    must be multiples of for the template and for its scalar reference; equal: what figures must be for either; most:
+    bounds of the template's figures.
     """
 
     op: str
@@ -40,6 +42,7 @@ class Kernel:
     reference: str = ""
     reference_multiple: Mapping[str, int] = field(default_factory=dict)
     equal: Mapping[str, int] = field(default_factory=dict)
+    most: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +50,8 @@ class Fused:
     """A kernel that does several calls in one, where they follow each other.
 
     Operands are counted through all the calls. operands: those that the kernel takes. same: pairs that must be one
-    view. dropped: what the kernel does not write though the calls would. equal: figures that must have a value. A
-    figure that several calls have must be the same in all, or is that of call i where it is named 'i.name'.
+    view. dropped: what the kernel does not write though the calls would. equal: figures that must have a value; most:
+    bounds. A figure that several calls have must be the same in all, or is that of call i where it is named 'i.name'.
     """
 
     ops: tuple[str, ...]
@@ -62,6 +65,7 @@ class Fused:
     multiple: Mapping[str, int]
     precision: str
     mode: str
+    most: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +134,7 @@ def _kernel(item: Mapping[str, Any], isa: str) -> Kernel:
         reference=item.get("reference", ""),
         reference_multiple=dict(item.get("reference_multiple", {})),
         equal=dict(item.get("equal", {})),
+        most=bounds.of_constants(item["constants"], item.get("most", {})),
     )
 
 
@@ -146,6 +151,7 @@ def _fused(item: Mapping[str, Any]) -> Fused:
         multiple=dict(item.get("multiple", {})),
         precision=item["precision"],
         mode=item["mode"],
+        most=bounds.of_constants(item["constants"], item.get("most", {})),
     )
 
 

@@ -80,6 +80,27 @@ def test_a_cubin_that_is_not_what_was_bound_is_refused(made, words):
         cubin.table(made, "sm_89", 13000, BINDINGS[:1])
 
 
+@pytest.mark.parametrize(
+    ("launch", "shared", "words"),
+    [
+        ((ANY, 1025, 1, 0, 1, 1, 0), 0, "threads 1025, a device takes 1 to 1024"),
+        ((ANY, 256, 1, 0, 65536, 1, 0), 0, "y 65536, a device takes 1 to 65535"),
+        ((ANY, 256, 1, 0, 1, 65536, 0), 0, "z 65536, a device takes 1 to 65535"),
+        ((ANY, 256, 1, 0, 0, 1, 0), 0, "y 0, a device takes 1 to 65535"),
+        ((ANY, 256, 0, 0, 1, 1, 0), 0, "rows_per_block 0, a device takes 1 to 65535"),
+        ((ANY, 256, 1, 0, 1, 1, 0), (48 << 10) + 1, "shared 49153, a device takes 0 to 49152"),
+    ],
+)
+def test_a_launch_that_no_device_takes_is_refused(launch, shared, words):
+    with pytest.raises(BuildError, match=f"kernel entry b_n1 asks for {words}"):
+        cubin.table(file_of(("b_n1", 32, shared, 0, launch)), "sm_89", 13000, BINDINGS[:1])
+
+
+def test_the_largest_launch_is_taken():
+    made = file_of(("b_n1", 32, 48 << 10, 0, (ANY, 1024, 1, 0, 65535, 65535, 0)))
+    assert json.loads(cubin.table(made, "sm_89", 13000, BINDINGS[:1]))["symbols"]["b_n1"]
+
+
 @pytest.mark.parametrize("isa", ["x86-64-v3", "sm_", "sm_89; rm", "sm_8"])
 def test_what_is_no_compute_capability_is_refused(tmp_path, isa):
     with pytest.raises(BuildError, match="is no compute capability"):

@@ -148,6 +148,7 @@ WAYS = {
     "NCCL asked for on one GPU": ["nccl-on-one-gpu"],
     "two surfaces on a port": ["two-surfaces-on-a-port"],
     "op without kernel": ["no-kernel", "no-kernel-for-the-isa", "no-kernel-for-the-shape"],
+    "a shape past a kernel's bound": ["shape-past-a-bound", "limits-past-a-bound"],
     "int4 without a kernel": ["int4-without-a-kernel"],
     "precision": ["precision"],
     "budget": ["budget", "budget-of-weights", "budget-of-a-device", "spill-that-nobody-keeps"],

@@ -39,7 +39,7 @@ shared_scratch = ["columns"]
 EXTRA = MANIFEST.replace(
     KERNEL,
     'template = "linear_bf16"\nconstants = ["n", "k"]\nscratch = { k = 1 }\nshared_scratch = ["n"]\n'
-    "multiple = { k = 2 }\n",
+    'multiple = { k = 2 }\nmost = { k = 1_000_000, "n * k" = 4294967295 }\n',
 )
 WHOLE = EXTRA + FUSED
 VALUES = (
@@ -116,6 +116,9 @@ REFUSED = {
     "a multiple of nothing": (KERNEL, KERNEL + "multiple = { k = 0 }\n", '"k" = 0 is out of range'),
     "a multiple of what is not": (KERNEL, KERNEL + "multiple = { nope = 3 }\n", 'multiple: "nope" is not allowed'),
     "an equal of what is not": (KERNEL, KERNEL + "equal = { nope = 3 }\n", 'equal: "nope" is not allowed'),
+    "a bound of what is not": (KERNEL, KERNEL + 'most = { "k * nope" = 3 }\n', 'most: "nope" is not allowed'),
+    "a bound of nothing": (KERNEL, KERNEL + "most = { k = 0 }\n", '"k" = 0 is out of range'),
+    "a bound that is no term": (KERNEL, KERNEL + 'most = { "k +  k" = 3 }\n', 'most: "k +  k" is not allowed'),
     "a constant that is not": ("constants = []", 'constants = ["nope"]', 'constants: "nope" is not allowed'),
     "scratch by what is not": (KERNEL, KERNEL + "scratch = { nope = 1 }\n", 'scratch: "nope" is not allowed'),
     "scratch below none": (KERNEL, KERNEL + "scratch = { columns = -1000 }\n", '"columns" = -1000 is out of range'),
