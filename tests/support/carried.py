@@ -3,8 +3,11 @@
 import gzip
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
+
+import pytest
 
 from pih.bundle import layout as layouts
 from pih.carry import export
@@ -124,3 +127,23 @@ def _archived(folder, archive, title):
 def _plain(folder, entry):
     blob = oci.add_stream(folder, oci.LAYER, lambda sink: tar.write(sink, [entry]))
     return oci.Layer(blob, blob.digest, "weights")
+
+
+def applets(folder):
+    """A PATH of busybox's tools alone."""
+    tools = folder / "bin"
+    tools.mkdir()
+    busybox = shutil.which("busybox")
+    if not busybox:
+        pytest.skip("busybox is not installed")
+    for name in {
+        "busybox",
+        *subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split(),
+    }:
+        (tools / name).symlink_to(busybox)
+    return tools
+
+
+def flipped(data, at, bit):
+    """The bytes with one bit changed."""
+    return data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]

@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from pih.bundle import layout as layouts
 from pih.carry import export
-from tests.integration.carry.test_refusals import Team
 from tests.support.carried import carried, layout, sh
+from tests.support.team import Team
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-from tests.integration.carry.test_refusals import Team, of_layout
 from tests.support.carried import SHELL, carried, layout, sh
+from tests.support.team import Team, of_layout
 
 
 @pytest.fixture(scope="module")

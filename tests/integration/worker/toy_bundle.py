@@ -5,6 +5,7 @@ import json
 import random
 import shutil
 import struct
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -157,6 +158,17 @@ def seal(root: Path, *, without_weights: bool = False) -> None:
 
 def command(folder: Path, *arguments: str) -> list[str]:
     return [sys.executable, "-I", "-B", str(folder / "usr/bin/pih-worker"), *arguments]
+
+
+def run(folder: Path, *arguments: str) -> tuple[int, str]:
+    """Exit code and stderr of a worker that ends by itself."""
+    done = subprocess.run(command(folder, *arguments), check=False, capture_output=True, text=True, timeout=30)
+    return done.returncode, done.stderr
+
+
+def errors(text: str) -> list[str]:
+    """The lines of a worker's stderr that are errors."""
+    return [line for line in text.splitlines() if line.startswith("pih-worker: error:")]
 
 
 def _install(place: Path, lib: Path) -> dict:
