@@ -90,7 +90,8 @@ def unit_test(folder, path, sources=SOURCES, **more):
 
 def driver(folder, text=""):
     """The folder with libcuda.so.1 in it; with a pack's translation unit, one that needs no folder of modules."""
-    units = [(SIMULATOR / "libcuda.cpp").read_text(), *([_module(text)] if text else [])]
+    sources = sorted((SIMULATOR / "driver").glob("*.cpp"))
+    units = [*(source.read_text() for source in sources), *([_module(text)] if text else [])]
     made = compiled(folder, "libcuda", units, SIMULATOR, SOURCES, flags=["-Wl,-soname,libcuda.so.1"])
     home = folder / ("whole-driver" if text else "driver")
     home.mkdir(exist_ok=True)
@@ -98,6 +99,13 @@ def driver(folder, text=""):
     if not link.exists():
         link.symlink_to(made)
     return home
+
+
+def apart(folder, home):
+    """A copy of the driver in this folder, under a name of its own: a process can have it beside another's state."""
+    copy = home / "apart-cu.so"
+    copy.write_bytes((driver(folder) / "libcuda.so.1").read_bytes().replace(b"libcuda.so.1\0", b"apart-cu.so\0\0"))
+    return copy
 
 
 def cubin_pack(folder, bindings, sm, sources=SOURCES):

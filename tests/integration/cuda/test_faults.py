@@ -65,6 +65,11 @@ def ended(worker):
             "run it where such a device is free, or lock the profile for the one that is here",
         ),
         (
+            {"devices": "sm_86:24000000000,sm_80:80000000000"},
+            f"{NO_DEVICE}: simgpu 0 (sm_86) is sm_86; simgpu 1 (sm_80) is sm_80",
+            "run it where such a device is free, or lock the profile for the one that is here",
+        ),
+        (
             {"devices": "sm_89:400000000,sm_90:80000000000"},
             f"{NO_DEVICE}: simgpu 0 (sm_89) has 381 MiB free of 381 MiB; simgpu 1 (sm_90) is sm_90",
             "run it where such a device is free",
@@ -80,14 +85,22 @@ def ended(worker):
             "end what else uses the device, or lock the profile with smaller limits",
         ),
     ],
-    ids=["driver too old", "no device", "wrong SM", "too little memory", "memory of others", "memory refused"],
+    ids=[
+        "driver too old",
+        "no device",
+        "wrong SM",
+        "SM of another minor",
+        "too little memory",
+        "memory of others",
+        "memory refused",
+    ],
 )
 def test_a_worker_that_cannot_start_says_why_and_what_to_do(launch, settings, words, fix, tmp_path):
     text = ended(launch(**settings))
     assert f"pih-worker: error: {words}\n" in text
     assert f"  to fix: {fix}" in text
-    if "fail" in settings:
-        assert (tmp_path / "simgpu.log").read_text() == RELEASED
+    opened = "fail" in settings or "has 381 MiB free" in words
+    assert not opened or (tmp_path / "simgpu.log").read_text() == RELEASED
 
 
 @pytest.mark.parametrize("fault", ["cuDevicePrimaryCtxRetain:1=46", "cuMemGetInfo_v2:1=2"])
@@ -109,9 +122,22 @@ def test_a_library_of_its_name_that_is_no_driver(launch, root, tmp_path):
     assert "to fix: install a newer driver on the host\n" in text
 
 
-def test_the_second_device_is_taken_where_the_first_is_not_the_right_one(launch):
-    worker = launch(devices="sm_90:80000000000,sm_89:400000000,sm_89:24000000000")
-    assert "simgpu 2 (sm_89)" in worker.wait_for("backend/cuda:")
+def test_the_right_device_is_taken_whichever_come_first(launch, tmp_path):
+    worker = launch(devices="sm_90:80000000000,sm_86:24000000000,sm_89:400000000,sm_89:24000000000")
+    assert "simgpu 3 (sm_89)" in worker.wait_for("backend/cuda:")
+    assert worker.end()[0] == 0
+    assert (tmp_path / "simgpu.log").read_text() == 2 * RELEASED  # the one that is too small, at once
+
+
+def test_a_lock_of_another_minor_takes_no_device_of_this_one(starts, changed):
+    """Though a driver would run its cubin: the reverse of an sm_86 that is offered to a lock for sm_89."""
+    for name in ("lock.json", "kernels/pack.json"):
+        text = (changed / name).read_text().replace('"sm": "sm_89"', '"sm": "sm_86"')
+        (changed / name).unlink()
+        (changed / name).write_text(sealed_text(text) if name == "lock.json" else text)
+    ((outcome, log),) = starts({}, bundle=changed)
+    assert "no device has sm_86 and 573 MiB free, as this bundle needs: simgpu 0 (sm_89) is sm_89" in outcome["error"]
+    assert (outcome["code"], log) == (9, "")
 
 
 def test_every_function_of_the_driver_has_a_fault_here():
@@ -188,6 +214,7 @@ def test_a_cubin_of_another_processor_is_refused_by_the_driver(starts, changed):
     ("place", "before", "after", "words"),
     [
         ("kernels/pack.json", '"sm": "sm_89"', '"sm": "sm_90"', "the kernel pack is for sm_90, the lock says sm_89"),
+        ("kernels/pack.json", '"sm": "sm_89"', '"sm": "sm_86"', "the kernel pack is for sm_86, the lock says sm_89"),
         ("kernels/pack.json", '"abi": 1', '"abi": 7', "kernel pack ABI 7, this backend has 1"),
         ("kernels/pack.json", '"symbols": {', '"symbols": {"more": 1, ', "not a kernel pack: "),
         ("lock.json", '"count": 1', '"count": 2', "the lock is for 2 devices, and this worker runs one rank"),

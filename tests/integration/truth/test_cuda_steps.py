@@ -42,10 +42,14 @@ class Refusing:
         self.driver(name, *arguments)
 
 
-@pytest.fixture(scope="module")
-def layer():
+def one_layer():
     """A checkpoint of one layer, and its graph."""
     return models.qwen3_checkpoint({**models.TINY_QWEN3, "num_hidden_layers": 1}), models.graph_of("qwen3")
+
+
+@pytest.fixture(scope="module")
+def layer():
+    return one_layer()
 
 
 @pytest.fixture(scope="module")

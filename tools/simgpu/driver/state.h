@@ -10,8 +10,8 @@ namespace simgpu {
 
 constexpr int INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_IMAGE = 200,
               INVALID_CONTEXT = 201, NO_BINARY = 209, NOT_FOUND = 500,
-              CONTEXT_IS_DESTROYED = 709, STREAM_CAPTURE_UNSUPPORTED = 900;
-constexpr int MOST = 4096;
+              CONTEXT_IS_DESTROYED = 709, LAUNCH_FAILED = 719, STREAM_CAPTURE_UNSUPPORTED = 900;
+constexpr int MOST = 4096, MOST_DEVICES = 16;
 
 struct Allocation {
   char *map, *data;
@@ -29,34 +29,38 @@ struct Function {
   bool ready;  // on the device, where a first launch brings it
   char name[256];
 };
-enum Kind { COPY_IN, COPY_OUT, LAUNCH, RECORD, FILL };
-struct Stream;
-struct Event {
-  bool alive, pending;
-  Stream* stream;
-};
+enum Kind { COPY_IN, COPY_OUT, LAUNCH, FILL, LOST };
 struct Work {
+  Work* next;
+  uint64_t number;  // rising over all streams
   Kind kind;
   char *to, *from;
   size_t size;
+  uint64_t digest;  // of what a copy to the device reads
+  char* staged;     // what is freed when it is done
   unsigned char value;
   Function* function;
   unsigned grid[3], threads[3];
   unsigned char parameters[2][1024];
-  Event* event;
 };
 struct Queue {
-  Work* items;
-  int count, room;
+  Work *first, *last;
 };
 struct Graph {
   Queue queue;
   int users;  // the graph itself, and what was instantiated of it
 };
+// blocking: one whose work and that of the device's default stream wait for each other.
 struct Stream {
-  bool alive, capturing, relaxed;
+  bool alive, blocking, capturing, relaxed;
+  int device;
   Queue queue;
   Graph* graph;
+};
+struct Event {
+  bool alive;
+  Stream* stream;
+  uint64_t number;  // it stands for what its stream had before this
 };
 struct Device {
   int major, minor;
@@ -66,24 +70,18 @@ struct Device {
 
 struct State {
   bool ready;
-  Device devices[16];
+  Device devices[MOST_DEVICES];
   int device_count, driver;
   char modules[1024], log[1024], fail[1024];
-  uint64_t seed, launches;
+  uint64_t seed, launches, queued;
   int sticky;
   Allocation allocations[MOST];
-  Stream streams[64];
+  Stream streams[MOST_DEVICES + 64];  // first the default stream of each device
   Event events[256];
   int live_modules, live_graphs;
 };
 inline State state;
 inline thread_local int current = -1;  // the device whose context the calling thread has, if one
-
-struct Call {
-  const char* name;
-  int count;
-};
-inline Call calls[64];
 
 template <class T>
 T* make() {
@@ -110,53 +108,5 @@ inline void say(const char* form, const char* a, const char* b) {
   fprintf(file, form, a, b);
   if (file != stderr) fclose(file);
 }
-
-// Errors after which a context does nothing any more.
-inline bool lasting(int code) {
-  return code == 214 || (code >= 700 && code < 800);
-}
-
-// Every function begins here: whether this call of it is to fail, or an earlier one has ended everything.
-inline int begin(const char* name) {
-  Call* call = calls;
-  while (call->name && strcmp(call->name, name)) ++call;
-  call->name = name;
-  ++call->count;
-  char text[1024];
-  snprintf(text, sizeof text, "%s", state.fail);
-  for (char* item = strtok(text, ","); item; item = strtok(nullptr, ",")) {
-    char function[128];
-    int nth, code;
-    if (sscanf(item, "%127[^:]:%d=%d", function, &nth, &code) == 3 && !strcmp(function, name) && nth == call->count) {
-      if (lasting(code)) state.sticky = code;
-      return code;
-    }
-  }
-  return state.sticky;
-}
-#define BEGIN                                \
-  if (const int code_ = begin(__func__)) {   \
-    return code_;                            \
-  }
-
-// Whether the calling thread has a context that still lives.
-inline int context() {
-  if (current < 0) return INVALID_CONTEXT;
-  return state.devices[current].retained ? 0 : CONTEXT_IS_DESTROYED;
-}
-// Most functions begin here: as `begin`, and the thread needs a context.
-#define WITHIN                               \
-  BEGIN                                      \
-  if (const int code_ = context()) {         \
-    return code_;                            \
-  }
-// What gives something back does so after an error that ended everything, too.
-#define GIVE_BACK                                                           \
-  if (const int code_ = begin(__func__); code_ && !lasting(code_)) {        \
-    return code_;                                                           \
-  }                                                                         \
-  if (const int code_ = context()) {                                        \
-    return code_;                                                           \
-  }
 
 }  // namespace simgpu

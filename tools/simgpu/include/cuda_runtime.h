@@ -1,7 +1,7 @@
 // The software GPU's own cuda_runtime.h: what the CUDA unit tests (tests/cuda) call of the runtime, on host memory.
 // A kernel is a function of the same program; simgpu_module.cuh ends the translation unit.
 //
-// Of PIH_SIMGPU (see libcuda.cpp) it takes `devices`, of which there is one or none, and `seed`.
+// Of PIH_SIMGPU (see driver/device.cpp) it takes `devices`, of which there is one or none, and `seed`.
 #pragma once
 #include <device.cuh>
 

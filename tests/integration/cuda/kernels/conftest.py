@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from pih_steps import cubin
+from tests.integration.cuda.kernels import toys as toy_kernels
 from tests.integration.cuda.kernels.sizes import BINDINGS
 from tests.support import simgpu
 from tests.support.launches import Launcher, read_launches
@@ -35,3 +36,9 @@ def launches(folder):
 def here(folder, launches):
     """The kernels as they are."""
     return Launcher(simgpu.module(folder, cubin.source(BINDINGS)), launches)
+
+
+@pytest.fixture(scope="session")
+def toys(folder):
+    """A module of kernels that do what no kernel may."""
+    return toy_kernels.module(folder)
