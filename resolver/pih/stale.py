@@ -5,6 +5,8 @@ Only what was locked counts: other plugins, comments, layout and order do not ma
 
 from __future__ import annotations
 
+import shlex
+
 from pih.catalog import Catalog, Manifest, fingerprint
 from pih.lock import Lock, Permissions, Plugin, RuntimeHalf, path_for
 from pih.origin import LOCAL
@@ -19,7 +21,7 @@ def check(lock: Lock, profile: Profile, catalog: Catalog) -> None:
     A new plugin does not matter: `pih lock` keeps to those that are locked, as long as they serve.
     """
     where = str(path_for(profile.path))
-    fix = f"pih lock --profile {profile.path}"
+    fix = f"pih lock --profile {shlex.quote(str(profile.path))}"
     if lock.profile.sha256 != profile.sha256:
         raise LockError(f"the lock was made from another state of {profile.path}", where=where, fix=fix)
     for plugin in lock.plugins:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -44,7 +45,8 @@ def main() -> int:
         told = problem if isinstance(problem, PihError) else of_system(problem)
         print(f"tools/gpu/pack: {told}", file=sys.stderr)
         return told.exit_code
-    print(f"carry {arguments.output} to the machine, then there: {arguments.output.name}/tools/gpu/check.sh")
+    check = [f"./{arguments.output.name}/tools/gpu/check.sh", *(["--tiny"] if arguments.tiny else [])]
+    print(f"carry {shlex.quote(str(arguments.output))} to the machine, then there: {shlex.join(check)}")
     return 0
 
 

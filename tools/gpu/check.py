@@ -23,7 +23,7 @@ from pih_backend_cuda.driver import load_driver
 
 from pih_runtime.errors import PihError, WorkerError, described
 from tools.gpu import output
-from tools.gpu.deployments import FULL, SMS, TINY
+from tools.gpu.deployments import FULL, SMS, TINY, both
 
 SCHEMA = 1
 VERDICTS = {0: "right", 1: "WRONG", WorkerError.exit_code: "not to its end"}
@@ -47,6 +47,9 @@ def main() -> int:
     except PihError as problem:
         print(f"check.sh: {problem}", file=sys.stderr)
         return problem.exit_code
+    except KeyboardInterrupt as problem:  # before anything was found
+        print(f"check.sh: {problem or 'interrupted'}", file=sys.stderr)
+        return WorkerError.exit_code
     if arguments.output:
         print(f"{VERDICTS[code]}: {arguments.output}")
     return code
@@ -62,7 +65,7 @@ def _checked(tiny: bool, seconds: float) -> tuple[dict[str, Any], int]:
     found: dict[str, Any] = {
         "schema": SCHEMA,
         "machine": {"system": platform.platform(), "python": platform.python_version()},
-        "device": _device(),
+        "device": _device(tiny=tiny),
         "correctness": [],
         "ok": False,
         "benchmark": {"skipped": "correctness is not known"},
@@ -113,12 +116,24 @@ def _check_torch(*, cuda: bool) -> None:
         )
 
 
-def _device() -> dict[str, str]:
+def _check_cubins(*, tiny: bool) -> None:
+    """Raises WorkerError where the folder was not made for what is asked of it."""
+    for deployment in (*both(TINY), *(() if tiny else both(FULL))):
+        missing = [sm for sm in SMS if not (deployment.cubin(sm) / "pack.json").exists()]
+        if missing and deployment.name.startswith(TINY.name):
+            raise WorkerError("no cubins are here: this is not a carried folder", fix="make one: tools/gpu/pack FOLDER")
+        if missing:
+            raise WorkerError(
+                f"the folder has no cubins of {deployment.name} for {' and '.join(missing)}",
+                fix="make one without --tiny: tools/gpu/pack FOLDER, or check the tiny model alone: --tiny",
+            )
+
+
+def _device(*, tiny: bool) -> dict[str, str]:
     """Name, compute capability and CUDA version of the first device that cubins were carried for."""
     driver, reasons = load_driver(), []
+    _check_cubins(tiny=tiny)
     for sm in SMS:
-        if not (TINY.cubin(sm) / "pack.json").exists():
-            raise WorkerError("no cubins are here: this is not a carried folder", fix="make one: tools/gpu/pack FOLDER")
         try:
             device = open_device(driver, sm, 0, 13000)
         except WorkerError as problem:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from pih.bundle import client, engine, run, unpacked
 from pih.bundle import layout as layouts
 from pih.bundle.layout import Layout
 from pih.cli import _builders, _path, _workspace
+from pih.lock import Lock
 from pih_runtime.errors import SealError, UsageError, WorkerError
 
 _READY_SECONDS = 120.0
@@ -32,19 +34,32 @@ weights_option = click.option(
 
 
 def image_of(profile_path: Path, weights_path: Path | None, *, offline: bool) -> tuple[_workspace.Deployment, Path]:
-    """The deployment and its built image; refused before it is built where the weights are not as it delivers them."""
+    """The deployment and its built image.
+
+    Refused before it is built where no worker runs it yet, or the weights are not as it delivers them.
+    """
     with renderer() as listener:
         found = _workspace.deployment(profile_path, offline=offline, listener=listener)
+        if several := not_run_yet(found.lock):
+            fix = "set device.count = 1; to see what two cards take: pih build, pih inspect, pih diff"
+            raise WorkerError(several, where=found.profile.reason(_workspace.SOURCE_ROOT, "device", "count"), fix=fix)
         separate = found.lock.weights.delivery == "separate"
         if separate and weights_path is None:
+            pack = ["pih", "weights", "pack", "--profile", str(found.profile.path)]
             raise UsageError(
                 f"{found.profile.name} delivers its weights separately",
-                fix=f"pih weights pack --profile {found.profile.path} --output FILE, then give --weights FILE",
+                fix=f"{shlex.join(pack)} --output FILE, then give --weights FILE",
             )
         if weights_path is not None and not separate:
             raise UsageError(f"the image of {found.profile.name} has its weights inside", fix="leave --weights out")
         built = _builders.build(found, "embedded", _workspace.IMAGE, offline=offline, jobs=0, listener=listener)
     return found, built.output
+
+
+def not_run_yet(lock: Lock) -> str:
+    """Why no worker runs the deployment, or ''. Its image is whole all the same: it can be built and looked at."""
+    ranks = lock.target.device.count if lock.target.device else 1
+    return f"{ranks} ranks, one for each device: running several is not there yet" if ranks > 1 else ""
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -128,7 +129,7 @@ def withdrawn(found: Lock, offers: Offers, intent: Profile, listener: Listener) 
     """Why plugins of the lock were withdrawn by their publishers, told to the listener too."""
     gone = stale.withdrawn(found, beside(offers, found))
     for name, why in gone.items():
-        fix = f"pih lock --profile {intent.path} --upgrade {name.partition(' ')[0]}"
+        fix = f"pih lock --profile {shlex.quote(str(intent.path))} --upgrade {name.partition(' ')[0]}"
         listener(Withdrawn(name, _terminal.printable(why), _terminal.printable(fix)))
     return gone
 

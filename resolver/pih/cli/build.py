@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import click
 
 from pih.build.progress import renderer
 from pih.bundle import engine, permissions
-from pih.cli import _builders, _output, _path, _table, _terminal, _workspace
+from pih.cli import _builders, _output, _path, _table, _terminal, _worker, _workspace
 from pih.inspect.bundle import components, contents, known
 from pih.lock import Lock
 from pih_runtime.errors import BuildError, PihError, UsageError, described
@@ -90,10 +91,10 @@ def command(
     _terminal.say(_table.components(components(held, known(found.lock)), held).split("\n"))
     click.echo(f"image    {held.digest}  ({len(result.ran)} steps ran now)")
     click.echo(f"layout   {layout}")
-    click.echo(f"load     tar -C {layout} -cf - . | podman load    (or docker load)")
+    click.echo(f"load     tar -C {shlex.quote(str(layout))} -cf - . | podman load    (or docker load)")
     if found.lock.weights.delivery == "separate":
-        click.echo(f"weights  pih weights pack --profile {profile_path} --output weights.safetensors")
-    click.echo(f"run      {run_line(found.lock, held.reference)}")
+        click.echo(f"weights  pih weights pack --profile {shlex.quote(str(profile_path))} --output weights.safetensors")
+    click.echo(f"run      {_worker.not_run_yet(found.lock) or run_line(found.lock, held.reference)}")
 
 
 def run_line(lock: Lock, reference: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -42,7 +43,7 @@ def new(name: str, kind: str, output: Path | None) -> None:
     """
     folder = output or _output.free(Path(name))
     skeletons.write(kind, name, folder, _workspace.SOURCE_ROOT)
-    click.echo(f"wrote {folder}: {kind}/{name}, which passes: pih plugin check {folder}")
+    click.echo(f"wrote {folder}: {kind}/{name}, which passes: pih plugin check {shlex.quote(str(folder))}")
 
 
 @command.command("check")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import click
@@ -41,7 +42,8 @@ def command(
     """
     if [bundle, lock_path, profile_path].count(None) != 2:
         raise UsageError(
-            "give a BUNDLE, a --lock or a --profile", fix=f"pih why {name} --profile profiles/smollm2-cpu.toml"
+            "give a BUNDLE, a --lock or a --profile",
+            fix=f"pih why {shlex.quote(name)} --profile profiles/smollm2-cpu.toml",
         )
     if profile_path is not None:
         found = _of_profile(name, profile_path, offline=offline)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ _MOST = 1 << 20  # bytes
 
 def read(path: Path) -> Budget:
     """A budget's file; raises UsageError (exit 2) where it is not one."""
-    fix = f"correct it, or write it anew: pih size … --budget {path} --update"
+    fix = f"correct it, or write it anew: pih size … --budget {shlex.quote(str(path))} --update"
     try:
         budget = structure(tomllib.loads(read_at_most(path, _MOST).decode()), Budget)
         _check(budget)

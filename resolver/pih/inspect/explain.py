@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -61,9 +62,10 @@ class Group:
 
 @attrs.frozen
 class Explanation:
-    """The decisions. lines: the profile's line of a key, e.g. `limits.context`, by that key."""
+    """The decisions. profile: its path. lines: its line of a key, e.g. `limits.context`, by that key."""
 
     lock: Lock
+    profile: Path
     choices: tuple[Choice, ...]
     ops: tuple[Served, ...]
     fallbacks: tuple[str, ...]
@@ -85,6 +87,7 @@ def explanation(lock: Lock, profile: Profile, root: Path) -> Explanation:
     ]
     return Explanation(
         lock=lock,
+        profile=profile.path,
         choices=tuple(sorted(choices, key=lambda choice: choice.capability)),
         ops=served(lock),
         fallbacks=tuple(overview.fallbacks(lock)),
@@ -148,7 +151,7 @@ def tree(found: Explanation) -> Branch:
         f"{lock.profile.name} ({lock.profile.file})",
         (
             Branch(f"target: {overview.target(lock)}", (Branch(found.lines["target.isa"]),)),
-            Branch("capabilities", tuple(map(_choice, found.choices))),
+            Branch("capabilities", tuple(_choice(choice, found.profile) for choice in found.choices)),
             Branch(f"ops: {lock.plan.calls} calls, {len(lock.bindings)} kernels", tuple(map(_served, found.ops))),
             _fallbacks(found),
             _reaches(lock),
@@ -162,9 +165,10 @@ def tree(found: Explanation) -> Branch:
     )
 
 
-def _choice(choice: Choice) -> Branch:
+def _choice(choice: Choice, profile: Path) -> Branch:
     more = len(choice.chains) - 1
-    others = [Branch(f"and in {more} more {'ways' if more > 1 else 'way'}: pih why {choice.provider}")] if more else []
+    asked = shlex.join(["pih", "why", choice.provider, "--profile", str(profile)])
+    others = [Branch(f"and in {more} more {'ways' if more > 1 else 'way'}: {asked}")] if more else []
     text = f"{choice.capability} {choice.version} → {choice.provider} {choice.provider_version}"
     origins = [Branch(choice.origin)] if choice.origin else []
     return Branch(text, (*origins, *(_because(chain) for chain in choice.chains[:1]), *others))

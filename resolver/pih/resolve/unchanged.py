@@ -7,6 +7,7 @@ profile are, and may be others by now.
 from __future__ import annotations
 
 import hashlib
+import shlex
 from pathlib import Path
 
 from pih.build import purl
@@ -25,7 +26,7 @@ def check(lock: Lock, profile: Profile, catalog: Catalog, fetch: Fetch, memo: Pa
     """Raise LockError (exit 5) where it does not. fetch: from the store alone; what is not there cannot be judged."""
     problem = _other_files(lock, profile.path.parent) or _other_plan(lock, profile, catalog, fetch, memo)
     if problem:
-        fix = f"pih lock --profile {profile.path}"
+        fix = f"pih lock --profile {shlex.quote(str(profile.path))}"
         raise LockError(problem, where=str(path_for(profile.path)), fix=fix)
 
 

@@ -7,6 +7,7 @@ read is reported as refused, so that a broken package breaks no deployment that 
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
@@ -180,7 +181,7 @@ def _added(added: Added, keyring: Keyring) -> Iterator[Found | Refused]:
     for item in at(where, keyring):
         if isinstance(item, Found) and (signer := item.verdict.key) and not keyring.succeeds(signer, added.key):
             why = f"it was added as signed by {added.key}, and is now signed by {signer}"
-            fix = f"if its publisher says so: pih catalog add {added.path}"
+            fix = f"if its publisher says so: pih catalog add {shlex.quote(str(added.path))}"
             yield attrs.evolve(item, verdict=Verdict("", why, fix))
         else:
             yield item

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import attrs
 
 from pih.structure import show
@@ -37,7 +39,9 @@ def judge(signature: Signature | None, word: str, digest: str, keyring: Keyring,
     key = keyring.find(name)
     if key is None:
         return Verdict(
-            "", f"it is signed by {name}, which is not in your keyring", f"pih catalog add {path}, or {local}"
+            "",
+            f"it is signed by {name}, which is not in your keyring",
+            f"pih catalog add {shlex.quote(str(path))}, or {local}",
         )
     if key.state == "revoked":
         return Verdict("", f"its key {name} was revoked: {key.note}", "get a release that another key has signed")

@@ -21,15 +21,19 @@ from tests.support.program import ROOT
 sys.path[:0] = [str(ROOT), *(str(path) for path in ROOT.glob("plugins/*/*"))]
 
 
+LINE = "'./gpu: 1/tools/gpu/check.sh' --tiny"  # what to type beside the folder
+
+
 @pytest.fixture(scope="module")
 def carried(tmp_path_factory):
-    """The folder that a build host makes, where it is asked to, by a name that no search path can hold."""
+    """The folder that a build host makes, where it is asked to, by a name that no search path and no word can hold."""
     folder = tmp_path_factory.mktemp("carried")
-    command = [ROOT / "tools/gpu/pack", "gpu:1", "--tiny"]
+    command = [ROOT / "tools/gpu/pack", "gpu: 1", "--tiny"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert [path.name for path in folder.iterdir()] == ["gpu:1"]
-    return folder / "gpu:1"
+    assert [path.name for path in folder.iterdir()] == ["gpu: 1"]
+    assert done.stdout.splitlines()[-1] == f"carry 'gpu: 1' to the machine, then there: {LINE}"
+    return folder / "gpu: 1"
 
 
 @pytest.fixture(scope="module")
@@ -157,8 +161,28 @@ def test_what_was_found_before_the_device_was_lost_is_kept(carried, software_gpu
     assert found["benchmark"] == {"skipped": "correctness is not known"}
 
 
-def test_a_torch_that_sees_no_gpu_is_told_before_anything_runs(carried, software_gpu, tmp_path):
+def test_the_line_that_pack_ends_with_is_one_to_type(carried, tmp_path):
+    """It reaches the check, which finds no driver."""
+    environment = {**os.environ, "PIH_PYTHON": sys.executable, "LD_LIBRARY_PATH": str(tmp_path)}
+    command = ["sh", "-c", LINE]
+    done = subprocess.run(command, cwd=carried.parent, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 9
+    assert done.stderr.startswith("check.sh: no NVIDIA driver")
+
+
+def test_a_folder_of_the_tiny_model_alone_is_told_before_anything_runs(carried, software_gpu, tmp_path):
     done = check(carried, "--output", tmp_path / "result.json", **software_gpu)
+    assert done.returncode == 9
+    assert "check.sh: the folder has no cubins of qwen3-0.6b for sm_89 and sm_90\n  to fix: make one " in done.stderr
+    assert "--tiny" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_torch_that_sees_no_gpu_is_told_before_anything_runs(carried, software_gpu, tmp_path_factory, tmp_path):
+    whole = shutil.copytree(carried, tmp_path_factory.mktemp("whole") / "gpu")
+    for cubins in list((whole / "cubins").iterdir()):  # as if of the large model too
+        shutil.copytree(cubins, cubins.with_name(cubins.name.replace("tiny", "qwen3-0.6b")))
+    done = check(whole, "--output", tmp_path / "result.json", **software_gpu)
     assert done.returncode == 9
     assert re.search(r"check\.sh: torch \S+ sees no GPU\n  to fix: .*--tiny", done.stderr)
     assert not list(tmp_path.iterdir())
@@ -250,10 +274,9 @@ def test_what_was_found_before_a_signal_is_kept(carried, software_gpu, tmp_path,
     command = [carried / "tools/gpu/check.sh", "--tiny", "--output", output]
     environment = {**os.environ, "PIH_PYTHON": sys.executable, **software_gpu}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-    while "/simgpu" not in Path(f"/proc/{process.pid}/maps").read_text():  # the driver is there
+    while "/module-" not in Path(f"/proc/{process.pid}/maps").read_text():  # the first kernels are there
         assert process.poll() is None
         time.sleep(0.05)
-    time.sleep(2)
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, "Traceback" in err) == (9, False)
@@ -261,6 +284,22 @@ def test_what_was_found_before_a_signal_is_kept(carried, software_gpu, tmp_path,
     said = "interrupted" if number == signal.SIGINT else f"ended by {number.name}"
     assert json.loads(output.read_bytes())["error"] == said
     assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
+
+
+def test_a_signal_before_anything_is_found_leaves_nothing(carried, software_gpu, tmp_path):
+    """While torch is loaded, which takes longer than the driver."""
+    command = [carried / "tools/gpu/check.sh", "--tiny", "--output", tmp_path / "result.json"]
+    environment = {**os.environ, "PIH_PYTHON": sys.executable, **software_gpu}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    while "libtorch" not in Path(f"/proc/{process.pid}/maps").read_text():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (9, "")
+    assert err.endswith("check.sh: ended by SIGTERM\n")
+    assert "Traceback" not in err
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("seconds", ["-5", "nan", "inf"])

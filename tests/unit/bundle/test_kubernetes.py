@@ -29,3 +29,9 @@ def test_the_example_gives_all_that_the_lock_asks_for():
     assert container["resources"]["limits"] == dict.fromkeys(asked.families, held.target.device.count)
     for part in (*container["ports"], container["readinessProbe"]["httpGet"], container["livenessProbe"]["httpGet"]):
         assert held.service.port in (part.get("containerPort"), part.get("port"))
+
+
+def test_a_command_uses_a_file_after_the_one_that_makes_it():
+    text = PAGE.read_text()
+    assert "weights pack" in text
+    assert text.index("--output weights.safetensors") < text.index("--weights weights.safetensors")
