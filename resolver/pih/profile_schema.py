@@ -150,7 +150,7 @@ class Device:
     count: int = _whole(0, 64, "How many the deployment uses; each runs one rank.", 0)
     sm: str = _text(_SM, "Compute capability of a GPU.", "sm_89", "")
     memory: str = _text(f"({MEMORY})?", "Memory of each device.", "24 GiB", "")
-    driver: str = _text(_DRIVER, "The oldest driver that may be installed there.", "550.54", "")
+    driver: str = _text(_DRIVER, "The oldest driver that may be installed there.", "580.65.06", "")
 
 
 @attrs.frozen(kw_only=True)

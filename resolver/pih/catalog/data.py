@@ -45,7 +45,7 @@ def _each(low: int) -> Callable[[object, attrs.Attribute[dict[str, int]], dict[s
 class Constraint:
     """Targets a plugin works on; what is empty means any.
 
-    sm: of a GPU, like "sm_89". devices, device_memory ("16 GiB"), driver ("550.54"): the least that will do.
+    sm: of a GPU, like "sm_89". devices, device_memory ("16 GiB"), driver ("580.65.06"): the least that will do.
     """
 
     os: tuple[str, ...] = ()

@@ -75,8 +75,7 @@ def unfit(
     for name, versions in preferred:
         if plugin.id == name and not versions.contains(plugin.version, prereleases=True):
             return Misfit("unwanted", f"selection.prefer wants {name} {versions}")
-    problem = misfit(plugin.target, target)
-    return Misfit("target", problem) if problem else None
+    return misfit(plugin.target, target)
 
 
 def ranking(held: frozenset[Key], preferred: list[str], catalog: Catalog) -> Callable[[Manifest], int]:

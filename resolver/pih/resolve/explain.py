@@ -57,7 +57,7 @@ def failure(end: DeadEnd, plugins: tuple[Manifest, ...]) -> ResolutionError:
     lines = "".join(f",\n  and {cause}" for cause in (*causes, *_second_chains(refusals, end.served)))
     return ResolutionError(
         f"Because {why}{lines}.{_others(end)}\n  So nothing serves {_wanted(need)}.",
-        fix=_fix(need, refusals),
+        fix=_fix(need, refusals, why),
     )
 
 
@@ -128,10 +128,12 @@ def _unknown(need: Need, plugins: tuple[Manifest, ...]) -> ResolutionError:
     )
 
 
-def _fix(need: Need, refusals: list[Refusal]) -> str:
-    """One cure for each cause, the first of each kind."""
+def _fix(need: Need, refusals: list[Refusal], why: str) -> str:
+    """One cure for each cause, the first of each kind. why: the need's chain, from a line of the profile on."""
+    file = why.split(":", 1)[0]
+    lines = " or ".join(list(dict.fromkeys(refusal.line for refusal in refusals if refusal.line))[:_SHOWN])
     cures = {
-        "target": "change the profile's target to one that the plugin is made for",
+        "target": f"in {file}, if the machine is so: {lines}",
         "version": f"bring a plugin whose {need.capability} is {need.specifier}",
         "abi": "bring the plugin's release for this PIH",
         "yanked": "bring a version that was not withdrawn",

@@ -33,20 +33,25 @@ class Need:
 
 @attrs.frozen
 class Misfit:
-    """Why a plugin is out whatever else is chosen."""
+    """Why a plugin is out whatever else is chosen. line: of a profile with which it would not be, if there is one."""
 
     cause: Cause
     detail: str
+    line: str = ""
 
 
 @attrs.frozen
 class Refusal:
-    """Why a plugin that gives the capability cannot serve the need. other: the chosen plugin that stands against it."""
+    """Why a plugin that gives the capability cannot serve the need.
+
+    other: the chosen plugin that stands against it. line: as a misfit's.
+    """
 
     plugin: Manifest
     cause: Cause
     detail: str
     other: Manifest | None = None
+    line: str = ""
 
 
 def refusal(plugin: Manifest, need: Need, unfit: Misfit | None, chosen: Mapping[str, Manifest]) -> Refusal | None:
@@ -57,7 +62,7 @@ def refusal(plugin: Manifest, need: Need, unfit: Misfit | None, chosen: Mapping[
     if not within(version, need.specifier):
         return Refusal(plugin, "version", f"it provides {need.capability} {version}")
     if unfit is not None:
-        return Refusal(plugin, unfit.cause, unfit.detail)
+        return Refusal(plugin, unfit.cause, unfit.detail, line=unfit.line)
     same = chosen.get(plugin.id)
     if same is not None:
         if same.version == plugin.version:

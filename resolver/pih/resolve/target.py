@@ -9,6 +9,7 @@ from packaging.version import Version
 from pih.catalog import Constraint
 from pih.lock import Device, Target
 from pih.profile import Profile
+from pih.resolve.rules import Misfit
 from pih.sizes import memory_bytes
 from pih.structure import listed
 from pih_runtime.errors import ResolutionError
@@ -43,15 +44,16 @@ def _host_isa(cpuinfo: Path) -> str:
     return fitting[-1]
 
 
-def misfit(wanted: Constraint, target: Target) -> str:
-    """Why the target rules out a plugin that wants this, or ''."""
+def misfit(wanted: Constraint, target: Target) -> Misfit | None:
+    """Why the target rules out a plugin that wants this, with the profile's line that would not."""
     for key, allowed, given in (
         ("os", wanted.os, target.os),
         ("arch", wanted.arch, target.arch),
         ("isa", wanted.isa, target.isa),
     ):
         if allowed and given not in allowed:
-            return f"it is made for {key} {listed(allowed)}, the profile's target.{key} is {given}"
+            what = f"it is made for {key} {listed(allowed)}, the profile's target.{key} is {given}"
+            return Misfit("target", what, f"target.{key} = {_either(allowed)}")
     return _device_misfit(wanted, target.device)
 
 
@@ -60,24 +62,46 @@ def wants_devices(wanted: Constraint) -> bool:
     return bool(wanted.devices or wanted.sm or wanted.device_memory or wanted.driver)
 
 
-def _device_misfit(wanted: Constraint, device: Device | None) -> str:
+def _device_misfit(wanted: Constraint, device: Device | None) -> Misfit | None:
     needed = [
         *([f"{wanted.devices} or more"] if wanted.devices else []),
         *([f"sm {listed(wanted.sm)}"] if wanted.sm else []),
         *([f"{wanted.device_memory} of memory"] if wanted.device_memory else []),
         *([f"driver {wanted.driver}"] if wanted.driver else []),
     ]
+    lines = {
+        "count": str(max(wanted.devices, 1)),
+        "sm": _either(wanted.sm),
+        "memory": f'"{wanted.device_memory}"' if wanted.device_memory else "",
+        "driver": f'"{wanted.driver}"' if wanted.driver else "",
+    }
+
+    def out(key: str, what: str) -> Misfit:
+        return Misfit("target", what, f"device.{key} = {lines[key]}")
+
     if device is None:
-        return f"it needs devices ({', '.join(needed)}), the profile has none" if needed else ""
+        if not needed:
+            return None
+        every = ", ".join(f"{key} = {value}" for key, value in lines.items() if value)
+        return Misfit(
+            "target", f"it needs devices ({', '.join(needed)}), the profile has none", f"[device] with {every}"
+        )
     if device.count < wanted.devices:
-        return f"it is made for {wanted.devices} devices or more, the profile's device.count is {device.count}"
+        return out(
+            "count", f"it is made for {wanted.devices} devices or more, the profile's device.count is {device.count}"
+        )
     if wanted.sm and device.sm not in wanted.sm:
-        return f"it is made for sm {listed(wanted.sm)}, the profile's device.sm is {device.sm or 'none'}"
+        return out("sm", f"it is made for sm {listed(wanted.sm)}, the profile's device.sm is {device.sm or 'none'}")
     if wanted.device_memory and device.memory_bytes < memory_bytes(wanted.device_memory):
         given = f"{device.memory_bytes / 2**30:g} GiB"
-        return f"it needs devices of {wanted.device_memory}, the profile's device.memory is {given}"
+        return out("memory", f"it needs devices of {wanted.device_memory}, the profile's device.memory is {given}")
+    needs = f"it needs driver {wanted.driver} or newer, the profile's device.driver"
     if wanted.driver and not device.driver:
-        return f"it needs driver {wanted.driver} or newer, the profile's device.driver does not say which is there"
+        return out("driver", f"{needs} does not say which is there")
     if wanted.driver and Version(device.driver) < Version(wanted.driver):
-        return f"it needs driver {wanted.driver} or newer, the profile's device.driver is {device.driver}"
-    return ""
+        return out("driver", f"{needs} is {device.driver}")
+    return None
+
+
+def _either(values: tuple[str, ...]) -> str:
+    return " or ".join(f'"{value}"' for value in values)

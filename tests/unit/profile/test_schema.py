@@ -7,7 +7,9 @@ from pathlib import Path
 import attrs
 import jsonschema
 import pytest
+from packaging.version import Version
 
+from pih import catalog
 from pih.profile_schema import Intent
 from pih.schema import json_schema, table_page
 
@@ -23,6 +25,13 @@ def test_the_schema_is_a_schema():
 @pytest.mark.parametrize("path", sorted((ROOT / "profiles").glob("*.toml")), ids=lambda path: path.stem)
 def test_shipped_profiles_follow_it(path):
     jsonschema.validate(tomllib.loads(path.read_text()), SCHEMA)
+
+
+def test_the_examples_driver_is_one_that_the_plugins_take():
+    floors = [Version(plugin.target.driver) for plugin in catalog.load(ROOT).plugins if plugin.target.driver]
+    (example,) = SCHEMA["$defs"]["Device"]["properties"]["driver"]["examples"]
+    assert floors
+    assert Version(example) >= max(floors)
 
 
 @pytest.mark.parametrize(

@@ -238,7 +238,7 @@ def test_a_pack_for_other_processors_explains_itself(tmp_path):
         'Because x.toml:39 backend.plugin = "cpu" → backend/cpu requires kernels.pack >=1.0,<2,\n'
         '  and kernels/cpu 0.1.0 is out: it is made for arch "aarch64", the profile\'s target.arch is x86_64.\n'
         "  So nothing serves kernels.pack >=1.0,<2.\n"
-        "  to fix: change the profile's target to one that the plugin is made for"
+        '  to fix: in x.toml, if the machine is so: target.arch = "aarch64"'
     )
 
 
