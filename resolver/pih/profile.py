@@ -5,6 +5,7 @@ May import `profile_schema`, `sources`, `structure`, `toml_lines`.
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import json
 import re
@@ -65,6 +66,8 @@ def load(path: Path) -> Profile:
         str(path).encode()
     except UnicodeEncodeError as problem:  # a lock names it, and is UTF-8
         raise ProfileError("its name is not UTF-8", where=str(path), fix="rename it") from problem
+    if path.is_absolute() and path.parts[1] in ("dev", "proc"):
+        raise ProfileError("a profile is a file, beside which its lock is written", where=str(path), fix=fix)
     try:
         raw = read_at_most(path, _MAX_BYTES)
     except OSError as problem:
@@ -77,6 +80,9 @@ def load(path: Path) -> Profile:
 
 def parse(raw: bytes, path: Path) -> Profile:
     """The profile in `raw`; `path` is its place in messages and the base of its relative sources."""
+    if raw.startswith(codecs.BOM_UTF8):
+        fix = "save the file as UTF-8 without one"
+        raise ProfileError("begins with a byte order mark, which TOML has not", where=f"{path}:1", fix=fix)
     try:
         text = raw.decode()
     except UnicodeDecodeError as problem:

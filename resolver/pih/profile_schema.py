@@ -27,6 +27,7 @@ _DRIVER = r"([0-9]{1,4}(\.[0-9]{1,4}){0,3})?"
 _PREFERENCE = r"[a-z]+/[a-z0-9]([a-z0-9-]*[a-z0-9])?( ?(===?|!=|<=?|>=?|~=) ?[0-9A-Za-z.*,<>=!~ ]{1,60})?"
 _DIGEST = r"(sha256:[0-9a-f]{64})?"
 _OP = r"[a-z_]{1,30}"
+_AMOUNT = "a number up to 999999 with KiB, MiB, GiB or TiB"
 _MODEL_NAME = r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}"
 
 
@@ -139,7 +140,7 @@ class Target:
         "Instruction set of the kernel pack. `native` means this host's best; a lock made from it is not for sharing "
         "and is never written beside the profile."
     )
-    memory: str = _text(MEMORY, "Memory that the worker may use; the budget must fit it.", "1 GiB")
+    memory: str = _text(MEMORY, "Memory that the worker may use; the budget must fit it.", "1 GiB", form=_AMOUNT)
     threads: int = _whole(1, 1024, "Threads that compute.")
 
 
@@ -149,7 +150,7 @@ class Device:
 
     count: int = _whole(0, 64, "How many the deployment uses; each runs one rank.", 0)
     sm: str = _text(_SM, "Compute capability of a GPU.", "sm_89", "")
-    memory: str = _text(f"({MEMORY})?", "Memory of each device.", "24 GiB", "")
+    memory: str = _text(f"({MEMORY})?", "Memory of each device.", "24 GiB", "", _AMOUNT)
     driver: str = _text(_DRIVER, "The oldest driver that may be installed there.", "580.65.06", "")
 
 
@@ -162,7 +163,7 @@ class Limits:
     tokens: int = _whole(1, 65536, "Tokens of one step, prefill and decode together; at least `batch`.", 256)
     kv_dtype: Literal["bf16", "f32"] = _choice("Type of cached keys and values.", "bf16")
     spill: str = _text(
-        f"({MEMORY})?", "Memory of the host for cache pages that the devices have no room for.", "2 GiB", ""
+        f"({MEMORY})?", "Memory of the host for cache pages that the devices have no room for.", "2 GiB", "", _AMOUNT
     )
 
 

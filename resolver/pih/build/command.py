@@ -21,12 +21,13 @@ def run(
     environment: Mapping[str, str],
     *,
     missing: str,
+    refused: str = "",
     advanced: Callable[[int], None],
 ) -> str:
     """Run a package manager's client in `folder`; returns what it printed on stdout.
 
-    missing: what to do where the client is not installed. advanced: told the bytes that lie in the folder,
-    a few times a second. Raises FetchError with the client's own last lines.
+    missing: what to do where the client is not installed. refused: and where it fails. advanced: told the bytes that
+    lie in the folder, a few times a second. Raises FetchError with the client's own last lines.
     """
     with (folder / "stdout").open("w+b") as out, (folder / "stderr").open("w+b") as err:
         try:
@@ -51,7 +52,10 @@ def run(
         out.seek(0)
         if process.returncode:
             said = [line for line in err.read().decode(errors="replace").splitlines() if line.strip()]
-            fix = f"name what your registries have, or see to the mirrors in your own configuration of {client}"
+            fix = (
+                refused
+                or f"name what your registries have, or see to the mirrors in your own configuration of {client}"
+            )
             raise FetchError("\n    ".join([f"{client} failed:", *said[-_LINES:]]), fix=fix)
         return out.read().decode(errors="replace")
 

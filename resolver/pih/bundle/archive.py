@@ -56,6 +56,8 @@ def _copied(path: Path, copy: Copy) -> Iterator[Path]:
     if _carried(path):
         what = "this is a file that carries a bundle, which checks, shows and installs itself"
         raise UsageError(what, where=str(path), fix=f"sh {path} verify; sh {path} shows what else it does")
+    if _zstandard(path):
+        raise UsageError("it is compressed with zstd, which is not read here", where=str(path), fix=f"zstd -d {path}")
     with tempfile.TemporaryDirectory(prefix="pih-") as folder:
         try:
             _extract(path, Path(folder), copy)
@@ -89,6 +91,12 @@ def _carried(path: Path) -> bool:
     return first == b"#!/bin/sh\n" and third.startswith(b"SELF=")
 
 
+def _zstandard(path: Path) -> bool:
+    """RFC 8878, 3.1.1: a frame's magic number."""
+    with path.open("rb") as file:
+        return file.read(4) == b"\x28\xb5\x2f\xfd"
+
+
 def _extract(path: Path, root: Path, copy: Copy) -> None:
     left = path.stat().st_size * _MAX_RATIO + _FREE
     seen: set[str] = set()
@@ -106,6 +114,11 @@ def _extract(path: Path, root: Path, copy: Copy) -> None:
             content = tar.extractfile(entry)
             if content is not None:
                 copy(root, name, content, entry.size)
+        assert tar.fileobj is not None
+        while rest := tar.fileobj.read(_CHUNK):  # two blocks of zeros end it, and fill it up
+            left -= len(rest)
+            if left < 0 or any(rest):
+                raise extract.UnsafePathError("there are bytes behind its end")
 
 
 def _whole(root: Path, name: str, content: IO[bytes], size: int) -> None:

@@ -171,11 +171,14 @@ def _run(
 ) -> str:
     folder.mkdir(exist_ok=True)
     missing = f"install {client}, or name a layout or an archive of the image"
+    refused = "name an image as its engine lists it (podman images, docker images), and see that the engine runs"
     advanced = (lambda done: listener(FetchAdvanced(name, done))) if folder.name == "copied" else _nothing
     try:
-        return command.run(client, [client, *arguments], folder, environment, missing=missing, advanced=advanced)
+        return command.run(
+            client, [client, *arguments], folder, environment, missing=missing, refused=refused, advanced=advanced
+        )
     except FetchError as failure:
-        raise FetchError(failure.what, where=name, fix=failure.fix or f"see what `{client}` says of it") from failure
+        raise FetchError(failure.what, where=name, fix=failure.fix) from failure
 
 
 def _nothing(done: int) -> None:

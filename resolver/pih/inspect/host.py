@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import attrs
@@ -64,9 +65,33 @@ def _bwrap() -> Check:
     if shutil.which("bwrap") is None:
         return Check("bwrap", ok=False, found="not found", needed_for=need, fix=fix)
     argv = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "true"]
-    run = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
-    found = "works" if run.returncode == 0 else f"installed, but: {run.stderr.strip()}"
-    return Check("bwrap", ok=run.returncode == 0, found=found, needed_for=need, fix=fix)
+    return _tried("bwrap", argv, need, fix)
+
+
+def _tried(name: str, argv: list[str], need: str, fix: str) -> Check:
+    try:
+        run = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
+    except subprocess.TimeoutExpired:
+        return Check(name, ok=False, found="installed, but does not end within 30 s", needed_for=need, fix=fix)
+    said = (run.stderr.strip().splitlines() or [f"exit code {run.returncode}"])[-1]
+    found = "works" if run.returncode == 0 else f"installed, but: {said}"
+    return Check(name, ok=run.returncode == 0, found=found, needed_for=need, fix=fix)
+
+
+def _podman() -> Check:
+    """As with bwrap: run `true`, of this host's own /usr, in a root that is made of nothing else."""
+    need, fix = "--engine podman", "apt-get install podman"
+    if shutil.which("podman") is None:
+        return Check("podman", ok=False, found="not found", needed_for=need, fix=fix)
+    with tempfile.TemporaryDirectory(prefix="pih-") as root:
+        volumes = []
+        for host in (Path("/usr"), *Path("/").glob("lib*"), Path("/bin")):
+            if host.is_symlink():
+                (Path(root) / host.name).symlink_to(host.readlink())
+            elif host.is_dir():
+                volumes.append(f"--volume={host}:{host}:ro")
+        argv = ["podman", "run", "--rm", "--network", "none", *volumes, "--rootfs", root, "/usr/bin/true"]
+        return _tried("podman", argv, need, "let `podman run` start a container here: see what it says")
 
 
 def _docker() -> Check:
@@ -144,7 +169,7 @@ def survey() -> list[Check]:
             "apt-get install npm, or fill the store from PIH_MIRROR",
         ),
         _bwrap(),
-        _tool("podman", "podman", "--engine podman", "apt-get install podman"),
+        _podman(),
         _docker(),
         _tool("skopeo", "skopeo", "copying images between stores", "apt-get install skopeo"),
         _tool("Nix", "nix", "building with Nix", "apt-get install nix-bin"),

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pih_runtime import canonical
+from tests.support import podman
 from tests.support.program import PROFILE, ROOT, pih
 
 NO_STORE = {"PIH_MIRROR": ""}
@@ -172,6 +173,17 @@ def test_doctor_says_what_this_host_has():
     assert checks["Python"]["ok"]
     assert {"CPU ISA", "memory", "bwrap", "podman", "Nix", "Bazel", "NVIDIA GPU"} <= checks.keys()
     assert all(check["ok"] or check["fix"] for check in checks.values())
+
+
+def test_doctor_tries_podman_and_does_not_only_ask_for_its_version(tmp_path):
+    (tmp_path / "podman").write_text('#!/bin/sh\n[ "$1" = run ] || exit 0\necho "no user namespaces" >&2\nexit 126\n')
+    (tmp_path / "podman").chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    checks = {check["name"]: check for check in json.loads(pih("doctor", "--json", environment=environment).stdout)}
+    assert (checks["podman"]["ok"], checks["podman"]["found"]) == (False, "installed, but: no user namespaces")
+    with podman.environment(tmp_path / "own") as own:
+        checks = {check["name"]: check for check in json.loads(pih("doctor", "--json", environment=own).stdout)}
+        assert (checks["podman"]["ok"], checks["podman"]["found"]) == (True, "works")
 
 
 def test_output_replaces_a_layout_and_nothing_else(tmp_path):

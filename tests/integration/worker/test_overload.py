@@ -2,9 +2,12 @@
 
 import json
 import random
+import resource
+import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import httpx
 
@@ -85,3 +88,20 @@ def test_others_are_served_while_the_worst_requests_come(tmp_path, launch):
     assert max(waits) < 3  # this process sends 240 MB meanwhile, on the same cores
     assert sorted(waits)[len(waits) // 2] < 0.5
     assert worker.status("VmHWM") < before + 150_000
+
+
+def test_without_files_for_more_connections_a_line_is_logged_and_it_goes_on(tmp_path, launch):
+    worker = launch(write_bundle(tmp_path))
+    worker.wait_for("ready in")
+    assert worker.get("/health/ready").status_code == 200
+    process = worker.process.pid
+    limits = resource.prlimit(process, resource.RLIMIT_NOFILE)
+    resource.prlimit(process, resource.RLIMIT_NOFILE, (len(list(Path(f"/proc/{process}/fd").iterdir())) + 4, limits[1]))
+    host, _, port = worker.url.rpartition("/")[2].rpartition(":")
+    clients = [socket.create_connection((host, int(port))) for _ in range(12)]
+    worker.wait_for("Too many open files")
+    for client in clients:
+        client.close()
+    resource.prlimit(process, resource.RLIMIT_NOFILE, limits)
+    assert worker.get("/health/ready").status_code == 200
+    assert not [line for line in worker.lines if "Traceback" in line or "asyncio" in line]

@@ -30,12 +30,14 @@ def test_what_can_be_no_bundle_is_a_slip_of_the_command_line(tmp_path, name):
     command, before = COMMANDS[name]
     (tmp_path / "empty").mkdir()
     (tmp_path / "x.pih").write_bytes(b"#!/bin/sh\n# smollm2\nSELF=0\n" + bytes(70_000))
+    (tmp_path / "x.tar.zst").write_bytes(bytes.fromhex("28b52ffd") + bytes(100))
     for place, said in (
         (tmp_path / "none", "no such bundle"),
         ("/dev/zero", "neither a folder nor a file"),
         ("/etc", "no bundle in this folder"),
         (tmp_path / "empty", "no bundle in this folder"),
         (tmp_path / "x.pih", "carries a bundle"),
+        (tmp_path / "x.tar.zst", "compressed with zstd"),
     ):
         with pytest.raises(UsageError, match=said):
             CliRunner().invoke(command.command, [*before, str(place)], standalone_mode=False, catch_exceptions=False)

@@ -45,7 +45,7 @@ def server(monkeypatch):
     text = SimpleNamespace(stop_ids=frozenset(), defaults={}, encode=lambda *_: [1])
     listener, failures = sockets.listen("127.0.0.1:0"), []
     service = Service("toy", "pih-x", Intake(1000), Endless(), text, ready=lambda: True)
-    started = HttpServer(service, listener, failures.append)
+    started = HttpServer(service, listener, failures.append, print)
     started.route("/health", lambda: Reply(200, "text/plain", b"well"))
     yield SimpleNamespace(address=listener.getsockname(), engine=service.engine, inner=started._server)
     started.stop()

@@ -31,6 +31,7 @@ def test_the_models_own_sampling_is_the_default_and_a_seed_is_drawn():
 
 def test_what_the_request_says_wins():
     asked = chat(temperature=0, top_p=0.5, top_k=-1, min_p=0.1, seed=-1, stop="x", max_tokens=3)
+    assert 0 < chat(top_p=0).sampling.top_p < 1e-6  # the likeliest id alone: its share is more in any vocabulary
     assert asked.sampling == Sampling(temperature=0, top_k=0, top_p=0.5, min_p=0.1, seed=(1 << 64) - 1)
     assert (asked.stop, asked.max_tokens, asked.stream) == (("x",), 3, False)
 
@@ -90,7 +91,7 @@ def test_neutral_values_of_unserved_parameters_pass():
         ("temperature", 2.5),
         ("temperature", True),
         ("temperature", "hot"),
-        ("top_p", 0),
+        ("top_p", -0.1),
         ("top_p", 1.1),
         ("top_k", -2),
         ("top_k", 1.5),

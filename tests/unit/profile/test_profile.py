@@ -26,6 +26,17 @@ def refusal(text):
     return str(caught.value)
 
 
+def test_a_byte_order_mark_is_named():
+    with pytest.raises(ProfileError, match=r"x\.toml:1: begins with a byte order mark"):
+        profile.parse(b"\xef\xbb\xbf" + TEXT.encode(), HERE)
+
+
+def test_a_stream_is_no_profile():
+    for path in ("/dev/stdin", "/proc/self/fd/0"):
+        with pytest.raises(ProfileError, match="a profile is a file, beside which its lock is written"):
+            profile.load(Path(path))
+
+
 def test_a_profile_becomes_data_with_defaults_filled_in():
     intent = parse(TEXT).intent
     assert intent.model.plugin == "llama"
@@ -151,7 +162,10 @@ MESSAGES = [
     ),
     (
         ('memory = "512 MiB"', 'memory = "512MB"'),
-        'x.toml:12: target.memory: "512MB" is not allowed\n  to fix: write it like "1 GiB"',
+        (
+            'x.toml:12: target.memory: "512MB" is not allowed\n'
+            '  to fix: write it like "1 GiB": a number up to 999999 with KiB, MiB, GiB or TiB'
+        ),
     ),
     (
         ("threads = 2", "threads = 0"),

@@ -1,8 +1,11 @@
 """Bundles made to deceive: everything fits its digest, and something is not as it should be."""
 
+import bz2
+import gzip
 import hashlib
 import io
 import json
+import lzma
 import shutil
 import tarfile
 
@@ -379,6 +382,23 @@ def test_an_archive_of_a_sealed_layout_is_verified_like_it(sealed, tmp_path):
         tar_file.add(sealed, ".")
     with archive.unpacked(tmp_path / "x.tar.xz") as folder:
         assert verify.whole(folder).documents == verify.whole(sealed).documents
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz", "w:xz", "w:bz2"])
+def test_bytes_behind_the_end_of_an_archive(sealed, tmp_path, mode):
+    """Zeros may fill it up, as tar does; anything else is of nobody that the seal knows."""
+    tail = {"w": lambda data: data, "w:gz": gzip.compress, "w:xz": lzma.compress, "w:bz2": bz2.compress}[mode]
+    path = tmp_path / "x.tar"
+    with tarfile.open(path, mode) as tar_file:
+        tar_file.add(sealed, ".")
+    whole = path.read_bytes()
+    path.write_bytes(whole + tail(bytes(100_000)))
+    with archive.unpacked(path):
+        pass
+    for more in (b"A", bytes(100_000) + b"A"):
+        path.write_bytes(whole + tail(more))
+        with pytest.raises(SealError, match="bytes behind its end"), archive.unpacked(path):
+            pass
 
 
 @pytest.mark.parametrize("data", [b"[" * 200_000, b'{"a":' * 200_000, b"[" * 900 + b"]" * 900])

@@ -27,4 +27,4 @@ def start(context: Context) -> HttpServer:
     )
     listener = sockets.listen(context.listen)
     context.log(f"listening on {sockets.address(listener)}")
-    return HttpServer(service, listener, context.fail)
+    return HttpServer(service, listener, context.fail, context.log)

@@ -44,6 +44,7 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
 _IGNORED = ("metadata", "parallel_tool_calls", "prompt_cache_key", "safety_identifier", "user")
 _LONGEST_STOP = 256  # characters; every new token is compared with each of them
 _COLDEST = 1e-5  # a temperature below gives what 0 gives, or logits that single precision cannot hold
+_SMALLEST = 1e-9  # as a share of probability it leaves the likeliest id alone, which is what 0 asks for
 _COMPLETION_TOKENS = 16  # what OpenAI's completions give where nobody says
 
 
@@ -121,7 +122,7 @@ def _sampling(rest: dict[str, Any], defaults: Mapping[str, Any]) -> Sampling:
     return Sampling(
         temperature=0.0 if temperature < _COLDEST else temperature,
         top_k=max(0, int(given(top_k, "top_k", 0))),
-        top_p=given(_number(rest, "top_p", 0, 1, above=True), "top_p", 1),
+        top_p=max(_SMALLEST, given(_number(rest, "top_p", 0, 1), "top_p", 1)),
         min_p=given(_number(rest, "min_p", 0, 1), "min_p", 0),
         seed=int.from_bytes(os.urandom(8), "little") if seed is None else seed % (1 << 64),
     )
@@ -181,13 +182,11 @@ def _integer(rest: dict[str, Any], key: str, low: int, end: int) -> int | None:
     return value
 
 
-def _number(rest: dict[str, Any], key: str, low: float, high: float, *, above: bool = False) -> float | None:
-    """A number from low to high; `above`: low itself is excluded."""
+def _number(rest: dict[str, Any], key: str, low: float, high: float) -> float | None:
+    """A number from low to high."""
     value = rest.pop(key, None)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
         raise ApiError(400, f"{key} must be a number from {low} to {high}", param=key)
-    if above and value == low:
-        raise ApiError(400, f"{key} must be above {low}", param=key)
     return float(value)

@@ -7,7 +7,9 @@ import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -28,7 +30,13 @@ PROMPTS_AT_ONCE = 2
 class HttpServer:
     """Serves surface.http."""
 
-    def __init__(self, service: Service, listener: socket.socket, fail: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self,
+        service: Service,
+        listener: socket.socket,
+        fail: Callable[[BaseException], None],
+        log: Callable[[str], None],
+    ) -> None:
         self._service = service
         self._listener = listener
         self._file = Path(listener.getsockname()) if listener.family == socket.AF_UNIX else None
@@ -53,6 +61,7 @@ class HttpServer:
             )
         )
         self._loop = asyncio.new_event_loop()
+        self._loop.set_exception_handler(partial(_trouble, log))
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
         self._thread.start()
 
@@ -84,3 +93,12 @@ class HttpServer:
             self._fail(problem)
         finally:
             self._loop.run_until_complete(self._loop.shutdown_default_executor())
+
+
+def _trouble(log: Callable[[str], None], loop: asyncio.AbstractEventLoop, found: dict[str, Any]) -> None:
+    """What the loop lives through. Of the host, such as too many open files, a line; of a defect, all there is."""
+    problem = found.get("exception")
+    if isinstance(problem, OSError):
+        log(f"http: {found['message']}: {problem}")
+    else:
+        loop.default_exception_handler(found)
