@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -249,6 +250,16 @@ def test_what_a_plugin_writes_is_no_answer(made):
     flood = "    import os\n    for _ in range(100):\n        os.write(1, b'x' * (1 << 20))\n        os.write(2, b'x' * (1 << 20))\n"
     path.write_text(path.read_text().replace(START, f"{flood}{START}"))
     assert {check.outcome for check in outcomes(made).values()} == {"passed"}
+
+
+def test_files_that_a_plugin_leaves_go_with_its_process(made, monkeypatch):
+    with tempfile.TemporaryDirectory(dir="/tmp") as place:
+        monkeypatch.setattr(process, "_PLACE", place)
+        path = made / PACKAGE / "__init__.py"
+        left = "    raise RuntimeError(__import__('tempfile').mkdtemp())\n"
+        path.write_text(path.read_text().replace(START, f"{left}{START}"))
+        assert f"{place}/pih-check-" in found(made, "lifecycle: start and stop").detail
+        assert list(Path(place).iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ class Engine(Plain):
 @contextmanager
 def server(subject: Subject, engine: Plain, **how: Any) -> Iterator[tuple[Any, str]]:
     """The provider, and the path of its socket."""
-    with tempfile.TemporaryDirectory(prefix="pih-http-", dir="/tmp") as folder:
+    with tempfile.TemporaryDirectory(prefix="pih-http-") as folder:
         path = os.path.join(folder, "s")  # noqa: PTH118 - a string for socket
         with running(subject, served={"execution.engine": engine}, listen=f"unix:{path}", **how) as provider:
             yield provider, path

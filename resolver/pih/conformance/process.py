@@ -9,10 +9,11 @@ import os
 import select
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,6 +23,7 @@ from pih.reading import json_of
 from pih_runtime.errors import UsageError
 
 SECONDS = 120.0  # for one check; none takes a tenth of it
+_PLACE = "/tmp"  # noqa: S108 - short, whatever TMPDIR: the path of a socket has at most 107 bytes
 _ENDING = 10.0  # for the process to end with all its own
 _LINE = 1 << 20  # bytes of an answer, far more than one has
 _SAID = 500  # bytes of stderr that are shown: its end
@@ -52,7 +54,7 @@ def told(command: Sequence[str]) -> list[bytes]:
 def checks(command: Sequence[str], root: Path) -> Iterator[Check]:
     """Those that `probe` makes, as it makes them; then a failed one where it did not come to its end."""
     environment = {"PYTHONPATH": f"{root / 'resolver'}:{root / 'runtime'}", "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
-    with _begun(command, environment=environment) as process:
+    with _own_place() as place, _begun(command, environment={**environment, "TMPDIR": place}) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         said = bytearray()
@@ -82,6 +84,13 @@ def checks(command: Sequence[str], root: Path) -> Iterator[Check]:
             _end(process)
         if why:
             yield Check(running or "end of the process", "failed", why)
+
+
+@contextmanager
+def _own_place() -> Iterator[str]:
+    """A folder for what it writes, which goes with it also where it was ended by force."""
+    with tempfile.TemporaryDirectory(prefix="pih-check-", dir=_PLACE, ignore_cleanup_errors=True) as place:
+        yield place
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

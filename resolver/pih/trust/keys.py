@@ -144,6 +144,8 @@ def _read(path: Path, what: str, fix: str) -> bytes:
         raw = read_at_most(path, _MAX_BYTES)
     except (OSError, ValueError) as problem:
         raise UsageError(f"not {what}: {said(problem)}", where=str(path), fix=fix) from problem
+    if b"-----BEGIN EC " in raw:  # parameters and key, of a curve that is not this one
+        raise UsageError("not an ed25519 key", where=str(path), fix=_MAKE)
     if raw.count(b"-----BEGIN ") > 1:
         raise UsageError(f"not {what}: the file holds several", where=str(path), fix="give a file for each")
     return raw

@@ -4,6 +4,8 @@ import json
 
 import pytest
 from click.testing import CliRunner
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from pih.cli import key as commands
 from pih.trust import keys
@@ -48,6 +50,17 @@ def test_what_is_no_key(tmp_path):
         keys.load_public(tmp_path / "k.pem")
     with pytest.raises(UsageError, match="not a private key"):
         keys.load_private(tmp_path / "k.pem.pub")
+
+
+def test_an_elliptic_key_of_another_curve_with_its_parameters(tmp_path):
+    """As `openssl ecparam -genkey` writes it: two parts in one file, which are one key."""
+    key = ec.generate_private_key(ec.SECP256R1()).private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+    )
+    path = tmp_path / "ec.pem"
+    path.write_bytes(b"-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n" + key)
+    with pytest.raises(UsageError, match="not an ed25519 key"):
+        keys.load_private(path)
 
 
 @pytest.mark.parametrize("load", [keys.load_public, keys.load_private, keys.load_either])
