@@ -12,19 +12,18 @@ if TYPE_CHECKING:
 
 
 def components(rows: Sequence[Component], held: Contents) -> str:
-    """component, version, unpacked, compressed, licence, reason; sizes in MB, the largest first.
+    """component, version, unpacked, licence, reason; sizes in MB, the largest first.
 
-    Columns that nothing is known for are left out.
+    What is shipped is known of layers, each of which is compressed as a whole: the last line has their sum, where the
+    form of the bundle has it. Without licences there is no such column.
     """
-    head = ("component", "version", "unpacked", "compressed", "licence", "reason")
-    cells = [
-        (row.name, row.version, _mb(row.size), _mb(row.compressed), row.licence or "", _short(row.reason))
-        for row in rows
-    ]
-    total = ("total", "", _mb(held.size), _mb(held.compressed), "", "MB")
-    known = [True, True, True, held.compressed > 0, any(row.licence for row in rows), True]
+    head = ("component", "version", "unpacked", "licence", "reason")
+    cells = [(row.name, row.version, _mb(row.size), row.licence or "", _short(row.reason)) for row in rows]
+    shipped = f", {_mb(held.compressed)} MB as it is shipped" if held.compressed else ""
+    total = ("total", "", _mb(held.size), "", f"MB{shipped}")
+    known = [True, True, True, any(row.licence for row in rows), True]
     table = [[cell for cell, keep in zip(row, known, strict=True) if keep] for row in (head, *cells, total)]
-    return "\n".join(aligned(table, numbers=frozenset({2, 3} if known[3] else {2})))
+    return "\n".join(aligned(table, numbers=frozenset({2})))
 
 
 def _mb(count: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,11 +71,12 @@ def command(
         found = _bundle.held(bundle)
         gone = _withdrawn(found.lock)
     read = libraries.libraries(found, Path(bundle)) if with_libraries else None
+    more = _libraries(read) if read is not None else _unread(found, bundle) if not form else ()
     if page is not None:
         replace(page, report.page(found))
         _terminal.say([f"page     {page}"], err=bool(form))
     if page is None or form:
-        lines = _json(found, read, gone) if form == "json" else (*_FORMS[form or "overview"](found), *_libraries(read))
+        lines = _json(found, read, gone) if form == "json" else (*_FORMS[form or "overview"](found), *more)
         _terminal.say(lines)
 
 
@@ -93,10 +95,21 @@ def _json(held: Opened, read: tuple[Library, ...] | None, gone: dict[str, str]) 
     yield from json.dumps(overview.as_json(held) | more, indent=2).splitlines()
 
 
-def _libraries(rows: tuple[Library, ...] | None) -> Iterator[str]:
+def _unread(held: Opened, bundle: str) -> Iterator[str]:
+    """Libraries that may have device code, and how to see how much of it is of use: reading takes seconds."""
+    found = libraries.likely(held)
+    if found:
+        command = shlex.join(["pih", "inspect", bundle, "--libraries"])
+        sizes = ", ".join(f"{file.path} ({file.size / 1e6:.2f} MB)" for file in found)
+        yield from (
+            "",
+            f"libraries from elsewhere for the device: {sizes}",
+            f"  how much of them it can use: {command}",
+        )
+
+
+def _libraries(rows: tuple[Library, ...]) -> Iterator[str]:
     """A line for each library with device code, with what the target's devices load of it."""
-    if rows is None:
-        return
     yield from ("", "libraries with device code" if rows else "libraries with device code: none")
     cells = [
         (

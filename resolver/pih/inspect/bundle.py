@@ -48,12 +48,11 @@ class Layer:
 
 @attrs.frozen
 class Component:
-    """All files of one origin. compressed: its share of its layers, by size. licence: '' where nothing says it."""
+    """All files of one origin. size: unpacked; a layer is compressed as a whole. licence: '' where nothing says it."""
 
     name: str
     version: str
     size: int
-    compressed: int
     reason: str
     licence: str = ""
     files: int = 0
@@ -185,20 +184,17 @@ def components(
 
     licensed: licences by name, as `licences.of_components` gives them.
     """
-    share = {layer.name: layer.compressed / layer.size if layer.size else 0.0 for layer in held.layers}
     sizes: dict[str, int] = {}
-    packed: dict[str, float] = {}
     reasons: dict[str, str] = {}
     count = Counter(file.component for file in held.files)
     for file in held.files:
         sizes[file.component] = sizes.get(file.component, 0) + file.size
-        packed[file.component] = packed.get(file.component, 0.0) + file.size * share.get(file.layer, 0.0)
         reasons.setdefault(file.component, file.reason)
     rows = []
     for name, size in sizes.items():
         version, reason = facts.get(name, ("", reasons[name]))
         licence = licensed.get(name, "")
-        rows.append(Component(name, version, size, round(packed[name]), reason, licence, count[name]))
+        rows.append(Component(name, version, size, reason, licence, count[name]))
     return sorted(rows, key=lambda row: (-row.size, row.name))
 
 

@@ -17,6 +17,7 @@ from pih.inspect import reasons
 from pih.inspect.bundle import Contents, File, checkpoint, origin
 from pih.inspect.reasons import Chain
 from pih.lock import Artifact, Lock
+from pih_steps import devices
 
 Key = tuple[str, str]
 _MODULE_ROOT = re.compile(r"/(?:pih/lib|usr/lib/python3\.\d+(?:/lib-dynload)?)/")
@@ -87,6 +88,7 @@ def of_lock(lock: Lock) -> Graph:
         things.append((thing, [_of_artifact(artifact.name, reason, plugins) for reason in artifact.reasons]))
     things += _of_plan(lock)
     things += _of_parts(lock)
+    things += _of_host(lock)
     return Graph({thing.key: thing for thing, _ in things}, {thing.key: _unique(why) for thing, why in things})
 
 
@@ -152,6 +154,26 @@ def _of_parts(lock: Lock) -> Iterable[tuple[Thing, list[Cause]]]:
     text = [Cause((f"{name} reads the model's tokenizer and chat template",), ("plugin", name)) for name in reading]
     yield Thing(*TEXT, "tokenizer and chat template"), text
     yield Thing(*WEIGHTS, str(checkpoint(lock)["source"])), _of_weights(lock, held)
+
+
+def _of_host(lock: Lock) -> Iterable[tuple[Thing, list[Cause]]]:
+    """What an image lacks on purpose: devices by family, and the libraries of their driver."""
+    asking = {name: [p.id for p in lock.plugins if name in p.permissions.devices] for name in sorted(devices.FAMILIES)}
+    for family, plugins in asking.items():
+        if not plugins:
+            continue
+        about = "devices of the host, by the name that container engines know (Container Device Interface)"
+        yield (
+            Thing("host", family, about),
+            [Cause((f"{name} asks for {family}",), ("plugin", name)) for name in plugins],
+        )
+        for library in devices.FAMILIES[family].libraries:
+            about = (
+                f"of the host's driver, not in the image: what brings {family} brings it, a container engine by its "
+                "runtime or CDI, or PIH itself without an engine"
+            )
+            cause = Cause((f"{library} is the part of the driver of {family} that is called",), ("host", family))
+            yield Thing("host", library, about), [cause]
 
 
 def _of_weights(lock: Lock, held: Mapping[str, Artifact]) -> list[Cause]:

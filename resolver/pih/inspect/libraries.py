@@ -46,6 +46,18 @@ def libraries(held: Opened, path: Path) -> tuple[Library, ...]:
     return tuple(sorted(filter(None, read), key=lambda row: (-row.size, row.path)))
 
 
+def likely(held: Opened) -> tuple[File, ...]:
+    """Libraries that may have device code, by their names alone: those of wheels that a plugin with a device brings."""
+    wheels = {
+        wheel
+        for plugin in held.lock.plugins
+        if plugin.permissions.devices and plugin.runtime is not None
+        for wheel in plugin.runtime.wheels
+    }
+    files = (file for file in held.contents.files if file.component in wheels and not file.target)
+    return tuple(file for file in files if ".so" in file.path.rpartition("/")[2])
+
+
 def as_json(rows: Iterable[Library]) -> list[dict[str, Any]]:
     """The shape that scripts rely on."""
     return [attrs.asdict(row) for row in rows]

@@ -46,6 +46,23 @@ def test_why_it_is_there(image):
     assert "transport/nccl" in text
 
 
+def test_inspect_names_what_is_not_read_and_how_to_read_it(image):
+    layout = image("qwen3-4090d-x2")
+    *_, first, second = pih("inspect", layout).stdout.splitlines()
+    assert first.startswith(f"libraries from elsewhere for the device: {NCCL} (")
+    assert second == f"  how much of them it can use: pih inspect {layout} --libraries"
+    assert "--libraries" not in pih("inspect", image("qwen3-4090d")).stdout
+
+
+def test_components_have_no_guessed_sizes(image):
+    layout = image("qwen3-4090d-x2")
+    shown = pih("inspect", layout).stdout
+    layers = json.loads(pih("inspect", layout, "--json").stdout)["layers"]
+    total = next(line for line in shown.splitlines() if line.startswith("total "))
+    assert total.endswith(f"MB, {sum(layer['compressed'] for layer in layers) / 1e6:.2f} MB as it is shipped")
+    assert "compressed" not in shown.partition("component ")[2].splitlines()[0]
+
+
 def test_inspect_shows_how_much_of_the_device_code_the_target_can_use(image):
     shown = json.loads(pih("inspect", image("qwen3-4090d-x2"), "--libraries", "--json").stdout)
     (nccl,), pack = shown["libraries"], shown["device_code"]

@@ -123,6 +123,18 @@ def test_an_op_that_falls_back_says_so_and_who_allows_it():
     assert "fallback" not in graph.things["op", "rope"].about
 
 
+def test_what_the_host_brings_is_told_with_who_asks_for_it():
+    gpu = causes.of_lock(locks.read(ROOT / "profiles" / "qwen3-4090d.lock.json"))
+    (answer,) = why.answers(gpu, "libcuda.so.1")
+    assert answer.thing.kind == "host"
+    assert answer.thing.about.startswith("of the host's driver, not in the image")
+    assert "CDI" in answer.thing.about
+    assert reasons.sets(answer.chains[0][0], "backend.plugin")
+    assert answer.chains[0][1] == "backend/cuda asks for nvidia.com/gpu"
+    assert why.answers(gpu, "nvidia.com/gpu")
+    assert why.answers(GRAPH, "libcuda.so.1") == ()  # on the CPU
+
+
 def test_all_chains_come_shortest_first_and_once():
     (answer,) = why.answers(GRAPH, "backend/cpu")
     lengths = [len(chain) for chain in answer.chains]

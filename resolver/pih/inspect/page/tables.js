@@ -26,7 +26,6 @@ const TABLES = {
       { head: "Component", value: (row) => row.name },
       { head: "Version", value: (row) => row.version },
       { head: "Unpacked", value: (row) => row.size, text: (row) => amount(row.size), number: true },
-      { head: "Shipped", value: (row) => row.compressed, text: (row) => (isShipped ? amount(row.compressed) : ""), number: true },
       { head: "Files", value: (row) => row.files, text: (row) => row.files.toLocaleString("en"), number: true },
       { head: "Licence", value: (row) => row.licence },
       { head: "Reason", value: (row) => row.reason.split(" → ").at(-1) },
