@@ -36,13 +36,14 @@ class Weights:
 
 @attrs.frozen
 class Plugin:
-    """may: what it may reach of the host in the worker. source: '' for the source tree's own."""
+    """may: what it may reach of the host in the worker. source: '' for the source tree's own. manifest: its digest."""
 
     id: str
     version: str
     kind: str
     source: str
     may: tuple[str, ...]
+    manifest: str = ""
 
 
 @attrs.frozen
@@ -148,7 +149,9 @@ def of_lock(lock: Lock, where: str) -> Facts:
         name=lock.profile.name,
         settings={f"{name}.{key}": text for name, part in sections.items() for key, text in _flat(part).items()},
         weights=_weights(lock),
-        plugins=tuple(Plugin(row.id, row.version, row.kind, origin(row), permissions(row)) for row in lock.plugins),
+        plugins=tuple(
+            Plugin(row.id, row.version, row.kind, origin(row), permissions(row), row.manifest) for row in lock.plugins
+        ),
         artifacts=_artifacts(lock),
         licences=dict(sorted(licences.of_components(lock).items())),
         kernels=tuple(_kernel(row) for row in lock.bindings),

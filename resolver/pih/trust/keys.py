@@ -154,10 +154,8 @@ def _read(path: Path, what: str, fix: str) -> bytes:
 def _write(path: Path, raw: bytes, mode: int) -> None:
     try:
         writer = open(path, "xb", opener=lambda name, flags: os.open(name, flags, mode))  # noqa: SIM115 - closed below
-    except OSError as problem:
-        raise UsageError(
-            f"cannot write a key: {problem.strerror}", where=str(path), fix="name a new file in a folder of yours"
-        ) from problem
+    except FileExistsError as problem:
+        raise UsageError("is there already, and may be a key", where=str(path), fix="name a new file") from problem
     try:
         with named(path), writer:
             writer.write(raw)

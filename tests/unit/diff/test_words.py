@@ -188,6 +188,11 @@ def test_what_no_sentence_is_about_is_told_all_the_same():
     found = compare(attrs.evolve(FIRST, image=None), other)
     assert not found.same
     assert words.sentences(found)[0] == "Only these parts of the lock changed: build, start_order."
+    first, *rest = FIRST.plugins
+    plugins = (attrs.evolve(first, manifest="0"), *rest)
+    other = attrs.evolve(FIRST, image=None, plugins=plugins, parts=FIRST.parts | {"plugins": "0"})
+    found = compare(attrs.evolve(FIRST, image=None), other)
+    assert words.sentences(found)[0] == f"Only these parts of the lock changed: plugins ({first.id})."
 
 
 def test_what_the_weights_are_checked_against_and_when():

@@ -32,7 +32,7 @@ def test_a_key_is_made_for_its_owner_and_shown_to_others(tmp_path):
 @pytest.mark.parametrize("there", ["k.pem", "k.pem.pub"])
 def test_no_file_is_written_over_and_no_half_of_a_pair_is_left(tmp_path, there):
     (tmp_path / there).write_text("mine")
-    with pytest.raises(UsageError, match="cannot write a key"):
+    with pytest.raises(UsageError, match="is there already, and may be a key"):
         pih("generate", tmp_path / "k.pem")
     assert [path.name for path in tmp_path.iterdir()] == [there]
     assert (tmp_path / there).read_text() == "mine"
