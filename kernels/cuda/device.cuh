@@ -1,5 +1,5 @@
 // What the kernels take from the device beyond CUDA C++ itself: every line of PTX of the pack, and nothing else.
-// A software GPU replaces this one file by its own (tools/simgpu/device.cuh); the kernels' sources stay as they are.
+// A software GPU replaces this one file by its own (tools/simgpu/include/device.cuh); the kernels' sources stay as they are.
 #pragma once
 
 namespace pih {

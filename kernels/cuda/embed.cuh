@@ -5,6 +5,8 @@
 
 namespace pih {
 
+constexpr int EMBED_THREADS = 128;
+
 __device__ inline int id_at(const pih_step& step, int token) {
   const int id = step.ids[token];
   return id < 0 ? step.sampled[-id - 1] : id;
@@ -12,18 +14,19 @@ __device__ inline int id_at(const pih_step& step, int token) {
 
 template <int N, int K>
 struct embed_bf16 {
-  static constexpr pih_launch launch = {PIH_ANY_ROWS, 128, 1, 0, 1, 1};
+  static constexpr pih_launch launch = {PIH_ANY_ROWS, EMBED_THREADS, 1, 0, 1, 1};
 
   static __device__ void run(const pih_call& call, const pih_step& step) {
     const int token = blockIdx.x;
     if (token >= rows_of(call, step)) return;
     const int id = id_at(step, token);
     // row id: rows g and g+8 of a tile lie in the same lanes, the latter in the odd words
-    const char* row = call.operand[0].data + static_cast<int64>(id / 16) * (K / 32) * 1024 + id % 8 * 64 + id / 8 % 2 * 4;
+    const char* row = call.operand[0].data + id / 16 * Weight16::strip_bytes<K>() + id % 8 * 64 + id / 8 % 2 * 4;
     float2* y = row_of<float2>(call.operand[1], token);
-    for (int pair = threadIdx.x; pair < K / 2; pair += 128) {
+    for (int pair = threadIdx.x; pair < K / 2; pair += EMBED_THREADS) {
       const int block = pair / 16, t = pair / 4 % 4, half = pair / 2 % 2, word = pair % 2;
-      const unsigned both = *reinterpret_cast<const unsigned*>(row + block * 1024 + half * 512 + t * 16 + word * 8);
+      const char* lane = row + block * Weight16::TILE_BYTES + half * (Weight16::TILE_BYTES / 2) + t * 16;
+      const unsigned both = *reinterpret_cast<const unsigned*>(lane + word * 8);
       y[pair] = make_float2(low_bf16(both), high_bf16(both));
     }
   }
@@ -31,19 +34,20 @@ struct embed_bf16 {
 
 template <int N, int K>
 struct embed_int8 {
-  static constexpr pih_launch launch = {PIH_ANY_ROWS, 128, 1, 0, 1, 1};
+  static constexpr pih_launch launch = {PIH_ANY_ROWS, EMBED_THREADS, 1, 0, 1, 1};
 
   static __device__ void run(const pih_call& call, const pih_step& step) {
     const int token = blockIdx.x;
     if (token >= rows_of(call, step)) return;
     const int id = id_at(step, token);
-    const char* strip = call.operand[0].data + static_cast<int64>(id / 16) * Int8::strip_bytes<K>();
+    const char* strip = call.operand[0].data + id / 16 * Int8::strip_bytes<K>();
     const float scale = Int8::scale<K>(strip, id % 16);
     const char* row = strip + id % 8 * 64 + id / 8 % 2 * 2;
     float2* y = row_of<float2>(call.operand[1], token);
-    for (int pair = threadIdx.x; pair < K / 2; pair += 128) {
+    for (int pair = threadIdx.x; pair < K / 2; pair += EMBED_THREADS) {
       const int block = pair / 16, t = pair / 4 % 4, half = pair / 2 % 2, word = pair % 2;
-      const unsigned both = *reinterpret_cast<const unsigned short*>(row + block * 512 + t * 16 + half * 8 + word * 4);
+      const char* lane = row + block * Int8::TILE_BYTES + t * 16;
+      const unsigned both = *reinterpret_cast<const unsigned short*>(lane + half * 8 + word * 4);
       y[pair] = make_float2(Int8::value(both, 0) * scale, Int8::value(both, 1) * scale);
     }
   }

@@ -114,12 +114,12 @@ __device__ inline float warp_max(float v) {
   return v;
 }
 
-// Sum over the block's THREADS, in one fixed order, known to all of them.
+// Sum over the block's THREADS, in one fixed order, known to all of them. Once in a kernel: what is shared is not kept
+// from the next.
 template <int THREADS>
 __device__ inline float block_sum(float v) {
   __shared__ float part[THREADS / 32];
   v = warp_sum(v);
-  __syncthreads();  // whoever still reads an earlier sum
   if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = v;
   __syncthreads();
   v = 0.f;

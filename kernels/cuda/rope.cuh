@@ -9,10 +9,11 @@ namespace pih {
 
 template <int COLUMNS>
 struct rope_table {
-  static constexpr pih_launch launch = {PIH_ANY_ROWS, 64, 1, 0, (COLUMNS / 2 + 63) / 64, 1};
+  static constexpr int THREADS = 64;
+  static constexpr pih_launch launch = {PIH_ANY_ROWS, THREADS, 1, 0, (COLUMNS / 2 + THREADS - 1) / THREADS, 1};
 
   static __device__ void run(const pih_call& call, const pih_step& step) {
-    const int row = blockIdx.x, i = blockIdx.y * 64 + threadIdx.x;
+    const int row = blockIdx.x, i = blockIdx.y * THREADS + threadIdx.x;
     if (row >= rows_of(call, step) || i >= COLUMNS / 2) return;
     const float angle = static_cast<float>(step.positions[row]) * reinterpret_cast<const float*>(call.operand[0].data)[i];
     float* y = row_of<float>(call.operand[1], row);

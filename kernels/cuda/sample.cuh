@@ -55,13 +55,12 @@ struct sample {
     }
     if (threadIdx.x % 32 == 0) atomicMax(&shared.value, v);
     __syncthreads();
-    v = shared.value;
-    __syncthreads();
-    return v;
+    return shared.value;
   }
 
   // Sum of the masses of the ranks from `least` on that are not below `small`.
   __device__ uint64 total(uint64 least, uint64 small) const {
+    __syncthreads();  // whoever still reads what was there before
     if (threadIdx.x == 0) shared.value = 0;
     __syncthreads();
     uint64 sum = 0;
@@ -72,9 +71,7 @@ struct sample {
     for (int distance = 16; distance; distance /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
     if (threadIdx.x % 32 == 0) atomicAdd(&shared.value, sum);
     __syncthreads();
-    sum = shared.value;
-    __syncthreads();
-    return sum;
+    return shared.value;
   }
 
   // The rank at which the sum over falling ranks, of masses or where COUNT of ones, first reaches `wanted`; `least` if
@@ -100,9 +97,8 @@ struct sample {
         shared.left = left;
       }
       __syncthreads();
-      const int digit = shared.digit;
+      const int digit = shared.digit;  // which the next digit's barriers keep as long as anyone reads it
       wanted = shared.left;
-      __syncthreads();
       if (digit < 0) return least;
       prefix = prefix << 8 | static_cast<uint64>(digit);
     }

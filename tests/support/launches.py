@@ -26,7 +26,7 @@ class Cache:
 
 @dataclass(frozen=True)
 class Placed(Cache):
-    """One that is used where it lies: too large to copy between guard pages."""
+    """One, or a weight, that is used where it lies: too large to copy between guard pages."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,12 @@ class Launcher:
         """Entries that can take so many rows; the first is the one that the launch table picks."""
         return [launch for launch in self.launches[symbol] if rows <= launch.most_rows]
 
-    def run(self, launch, operands, step, *, axis=TOKENS, seed=1, at_end=True, spare=0, times=1):
+    def run(self, launch, operands, step, *, axis=TOKENS, seed=1, at_end=True, spare=0, times=1, y=None):
         """Run an entry; gives (the operands, the sampled ids) as it left them. The caller's arrays stay as they are.
 
         An operand is an array of rows, a pair (rows, slice of columns), or a Cache. spare: rows and sequences that the
         grid has room for beyond the step's, as that of a captured launch has. times: launches over the same arrays.
+        y: the range of the grid's blocks in y, all by default.
         """
         memory = Memory(at_end=at_end)
         call, views = abi.CCall(axis=axis), []
@@ -77,8 +78,10 @@ class Launcher:
         c_step = abi.CStep(**{name: array.ctypes.data for name, array in named.items()})
         rows = min((step.wanted if axis == WANTED else step.tokens) + spare, launch.most_rows)
         blocks = -(-rows // launch.rows_per_block) + launch.blocks_per_seq * (step.seqs + spare)
+        y = y or range(launch.y)
+        grid, first = (blocks, len(y), launch.z), (0, y.start, 0)
         for _ in range(times):
-            self.kernels.run(launch.entry, (blocks, launch.y, launch.z), launch.threads, call, c_step, seed)
+            self.kernels.run(launch.entry, grid, launch.threads, call, c_step, seed, first)
         memory.check()
         return views, arrays["sampled"]
 

@@ -163,9 +163,10 @@ class Kernels:
         self.library = ctypes.CDLL(str(path))
         self.table = json.loads(Path(table).read_text())["symbols"] if table else {}
 
-    def run(self, name, grid, threads, call, step, seed=1):
-        """One launch; RuntimeError with the simulator's words where it goes wrong."""
+    def run(self, name, grid, threads, call, step, seed=1, first=(0, 0, 0)):
+        """One launch, of blocks from `first` on; RuntimeError with the simulator's words where it goes wrong."""
         error = ctypes.create_string_buffer(300)
+        (ctypes.c_uint * 3).in_dll(self.library, "simgpu_first")[:] = first
         code = self.library.simgpu_run(
             ctypes.cast(getattr(self.library, name), ctypes.c_void_p),
             (ctypes.c_uint * 3)(*grid),

@@ -12,11 +12,11 @@
 #define __device__
 #define __constant__
 #define __launch_bounds__(...)
-// What a block shares: one copy, as blocks run one after the other; filled before each with NaNs, or zeros by even seeds.
+// What a block shares: one copy, that of the block which runs; filled before each with NaNs, or zeros by even seeds.
 #define __shared__ static __attribute__((section("simgpu_shared")))
 
 #define threadIdx (simt::current->thread)
-#define blockIdx (simt::block.index)
+#define blockIdx (simt::block->index)
 
 // Copied member by member, through a pointer to the whole: so the compiler's check of its alignment sees each copy.
 struct alignas(8) float2 {
@@ -70,14 +70,16 @@ T __shfl_xor_sync(unsigned mask, T value, int lane_mask) {
 // Fibers run one at a time: whatever is done without meeting others is atomic.
 template <class T, class U>
 T atomicAdd(T* place, U value) {
-  T before = *place;
+  const T before = *place;
   *place += static_cast<T>(value);
+  simt::tell(place);
   return before;
 }
 template <class T, class U>
 T atomicMax(T* place, U value) {
-  T before = *place;
+  const T before = *place;
   if (static_cast<T>(value) > before) *place = static_cast<T>(value);
+  simt::tell(place);
   return before;
 }
 

@@ -1,10 +1,9 @@
 // Ends a kernel pack's translation unit where it is compiled for the software GPU: the way in.
 #pragma once
 
-extern "C" {
-extern char __start_simgpu_shared[] __attribute__((weak, visibility("hidden")));
-extern char __stop_simgpu_shared[] __attribute__((weak, visibility("hidden")));
-}
+// Where the indexes of a grid's blocks begin, for a test of a few blocks of a large one.
+extern "C" __attribute__((visibility("default"))) unsigned simgpu_first[3];
+unsigned simgpu_first[3];
 
 namespace simt {
 
@@ -30,9 +29,59 @@ inline unsigned long gcd(unsigned long a, unsigned long b) {
 // The compiler traps where an address is not a multiple of what is read or written there.
 inline void on_fault(int signal, siginfo_t* info, void*) {
   const bool misaligned = signal == SIGILL;
-  snprintf(block.error, sizeof block.error, "%s %p, block %d,%d,%d thread %d", misaligned ? "misaligned, code" : "address",
-           info->si_addr, block.index.x, block.index.y, block.index.z, current->thread.x);
+  snprintf(launch.error, sizeof launch.error, "%s %p, block %d,%d,%d thread %d", misaligned ? "misaligned, code" : "address",
+           info->si_addr, block->index.x, block->index.y, block->index.z, current->thread.x);
   siglongjmp(fault, misaligned ? 716 : 700);
+}
+
+// The blocks of a grid, in an order of the seed's: each has its turn.
+struct Grid {
+  const unsigned* size;
+  unsigned long blocks, step, at, left;
+
+  explicit Grid(const unsigned* size) : size(size), blocks(static_cast<unsigned long>(size[0]) * size[1] * size[2]), left(blocks) {
+    step = next_random() % blocks + 1, at = next_random() % blocks;
+    while (gcd(step, blocks) != 1) ++step;
+  }
+  Index next() {
+    at = (at + step) % blocks, --left;
+    const unsigned long index[3] = {at % size[0], at / size[0] % size[1], at / size[0] / size[1]};
+    const auto from_first = [&](int axis) { return static_cast<int>(simgpu_first[axis] + index[axis]); };
+    return {from_first(0), from_first(1), from_first(2)};
+  }
+};
+
+// Runs all blocks of a grid, a few at a time, until one errs.
+inline void run_grid(Grid grid, int fill) {
+  static Block residents[RESIDENT];
+  const size_t size = shared_end() - shared_begin();
+  block = nullptr;
+  for (Block& each : residents) each.alive = false, each.behind = 0;
+  for (;;) {
+    Block* next = nullptr;
+    const int start = static_cast<int>(next_random() % RESIDENT);
+    for (int i = 0; i < RESIDENT; ++i) {
+      Block& each = residents[(start + i) % RESIDENT];
+      if ((each.alive || grid.left) && (!next || each.behind < next->behind)) next = &each;
+    }
+    if (!next) return;
+    for (Block& each : residents) each.behind -= each.behind > 0;
+    next->behind = 0;
+    if (block && block != next && block->alive) memcpy(block->shared, shared_begin(), size);
+    if (!next->alive) {
+      const int resident = static_cast<int>(next - residents);
+      if (!next->shared) next->shared = static_cast<char*>(malloc(size));
+      next->index = grid.next(), next->alive = true, next->fibers = fibers[resident];
+      for (int i = 0; i < launch.threads; ++i) prepare(resident, i);
+      memset(shared_begin(), fill, size);
+    } else if (block != next) {
+      memcpy(shared_begin(), next->shared, size);
+    }
+    block = next;
+    // it, too, may be far ahead of the others, or far behind
+    for (int turns = 1 << next_random() % 6; turns && block->alive && !block->behind; --turns) block->alive = run_block();
+    if (launch.error[0]) return;
+  }
 }
 
 }  // namespace simt
@@ -49,7 +98,7 @@ extern "C" __attribute__((visibility("default"))) int simgpu_run(void* function,
                                                                   void** parameters, uint64_t seed, char* error, size_t room) {
   using namespace simt;
   if (!stacks) {
-    stacks = static_cast<char*>(mmap(nullptr, MOST_THREADS * STACK, PROT_READ | PROT_WRITE,
+    stacks = static_cast<char*>(mmap(nullptr, RESIDENT * MOST_THREADS * STACK, PROT_READ | PROT_WRITE,
                                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
   }
   const int count = static_cast<int>(threads[0] * threads[1] * threads[2]);
@@ -68,30 +117,22 @@ extern "C" __attribute__((visibility("default"))) int simgpu_run(void* function,
   sigaction(SIGSEGV, &caught, &segv);
   sigaction(SIGBUS, &caught, &bus);
   sigaction(SIGILL, &caught, &ill);
-  block.random = seed * 0x9E3779B97F4A7C15ull + 1;
-  block.error[0] = 0;
-  block.threads = count;
-  block.body = body;
-  block.argument = &entry;
+  launch.random = seed * 0x9E3779B97F4A7C15ull + 1;
+  launch.error[0] = 0;
+  launch.threads = count;
+  launch.body = body;
+  launch.argument = &entry;
   volatile int result = 0;
   if (const int code = sigsetjmp(fault, 1)) {
     result = code;
   } else {
-    const unsigned long blocks = static_cast<unsigned long>(grid[0]) * grid[1] * grid[2];
-    unsigned long step = next_random() % blocks + 1, at = next_random() % blocks;
-    while (gcd(step, blocks) != 1) ++step;  // so that each block has its turn, in an order of the seed's
-    for (unsigned long left = blocks; left && !block.error[0]; --left) {
-      const unsigned long i = at = (at + step) % blocks;
-      block.index = {static_cast<int>(i % grid[0]), static_cast<int>(i / grid[0] % grid[1]), static_cast<int>(i / grid[0] / grid[1])};
-      if (__start_simgpu_shared) memset(__start_simgpu_shared, seed % 2 ? 0xff : 0, __stop_simgpu_shared - __start_simgpu_shared);
-      run_block();
-    }
-    if (block.error[0]) result = 719;
+    run_grid(Grid(grid), seed % 2 ? 0xff : 0);
+    if (launch.error[0]) result = 719;
   }
   sigaction(SIGSEGV, &segv, nullptr);
   sigaction(SIGBUS, &bus, nullptr);
   sigaction(SIGILL, &ill, nullptr);
   sigaltstack(&before, nullptr);
-  if (result) snprintf(error, room, "%s", block.error);
+  if (result) snprintf(error, room, "%s", launch.error);
   return result;
 }

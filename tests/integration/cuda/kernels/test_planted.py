@@ -26,6 +26,10 @@ def linear(here):
         checks.linear(here, weight, x[:tokens], y[:tokens], 1)
 
 
+def linear_of_long_rows(here):
+    checks.linear(here, *checks.linear_case(16, 4128, 9), 0, seeds=(1,))
+
+
 def linear_int8(here):
     weight, scales = rng(1).integers(-127, 128, (48, 288)).astype("i1"), normal(1, 48)
     _, x, y = checks.linear_case(48, 288, 9)
@@ -36,8 +40,12 @@ def norm(here):
     checks.rms_norm_bf16(here, normal(1, 9, 64), normal(2, 64), wanted_rows=[8, 0, 6, 3])
 
 
+def long_norm(here):
+    checks.rms_norm_bf16(here, normal(1, 3, 4098), normal(2, 4098), wanted_rows=[2, 0])
+
+
 def copies(here):
-    checks.copies(here, normal(1, 9, 96), [8, 0, 5])
+    checks.copies(here, normal(1, 9, 4098), [8, 0, 5])
 
 
 def heads_norm(here):
@@ -49,6 +57,10 @@ def attention(here):
     some = texts.Texts([33, 300, 1], shape.heads, shape.kv_heads, shape.head_dim)
     for starts in ([32, 299, 0], [20, 290, 0]):
         texts.attention(here, some, starts, shape.positions, shape.seqs, times=2)
+
+
+def attention_of_every_record(here):
+    texts.at_their_ends(here, sizes.FULL)
 
 
 def kv_write(here):
@@ -64,13 +76,19 @@ def embed(here):
 
 
 def silu_mul(here):
-    checks.silu_mul(here, normal(1, 9, 96), normal(2, 9, 96))
+    checks.silu_mul(here, normal(1, 9, 4098), normal(2, 9, 4098))
 
 
 def sample(here):
     wishes = [Sampling(), Sampling(1.0, 20, seed=1), Sampling(1.0, 0, 0.9, seed=2), Sampling(0.9, 0, 1.0, 0.1, 3)]
     checks.sample(here, normal(3, 4, 1000) * 3, wishes, [0, 5, 9, 2])
     checks.sample(here, normal(3, 4, 1000) * 0, wishes, [0, 5, 9, 2])
+
+
+def sample_of_many_ids(here):
+    logits = normal(3, 3, sizes.VOCAB[-1])
+    logits[:, 1 << 16 :] += 20
+    checks.sample(here, logits, [Sampling(1.0, seed=seed) for seed in range(3)], [0, 5, 9])
 
 
 @dataclass(frozen=True)
@@ -90,19 +108,41 @@ def of(*sources):
     return [item for item in sizes.BINDINGS if item["source"] in sources]
 
 
+def far_of(name):
+    template = name if name.endswith("int8") else f"{name}_bf16"
+    return [item for item in sizes.BINDINGS if item["template"] == template and item["constants"]["k"] == sizes.FAR_K]
+
+
 CHECKED = {
-    linear: of("linear.cuh"), linear_int8: of("linear.cuh"), norm: of("rms_norm.cuh"), heads_norm: of("rms_norm.cuh"),
+    linear: of("linear.cuh"), linear_of_long_rows: of("linear.cuh"), linear_int8: of("linear.cuh"),
+    norm: of("rms_norm.cuh"), long_norm: of("rms_norm.cuh"), heads_norm: of("rms_norm.cuh"),
     kv_write: of("kv_write.cuh"), rope_kv_write: of("rope_kv_write.cuh"), embed: of("embed.cuh"),
-    sample: of("sample.cuh"), copies: of("rows.cuh"), silu_mul: of("silu_mul.cuh"),
+    sample: of("sample.cuh"), sample_of_many_ids: of("sample.cuh"),
+    copies: of("rows.cuh"), silu_mul: of("silu_mul.cuh"),
     attention: [binding("attention", **SHAPE.constants)],
+    attention_of_every_record: [binding("attention", **sizes.FULL.constants)],
     far.attention: [binding("attention", **sizes.LONG.constants)],
     far.kv_write: [binding("kv_write", kv_heads=1, head_dim=32)],
+    **{check: far_of(check.__name__) for check in (far.linear, far.linear_int8, far.embed, far.embed_int8)},
 }  # fmt: skip
 
+BARRIERS = {
+    "attention.cuh": attention_of_every_record,
+    "linear.cuh": linear,
+    "pack.cuh": norm,
+    "sample.cuh": sample,
+}
+STRIP = "strip * Weight::template strip_bytes<K>()"
+RECORDS = "float* records = step.scratch + "
 PAGE_OF = "step.page_table[sequence * step.counts[3] + block]"
 BARRIER = "__syncthreads();"
 ROW_CHECK = "if (row >= rows_of(call, step)) return;"
 BUGS = [
+    *(
+        Bug(f"without barrier {nth} of {path.name}", BARRIERS[path.name], path.name, BARRIER, WITHOUT, nth=nth)
+        for path in sorted(simgpu.SOURCES.glob("*.cuh"))
+        for nth in range(path.read_text().count(BARRIER))
+    ),
     Bug("page table off by one", attention, "attention.cuh", PAGE_OF, PAGE_OF.replace("block", "block + 1")),
     Bug(
         "page table of the next sequence",
@@ -111,13 +151,6 @@ BUGS = [
         PAGE_OF,
         PAGE_OF.replace("sequence", "(sequence + 1)"),
     ),
-    Bug("no barrier before a sum is read", norm, "pack.cuh", BARRIER, WITHOUT, nth=1),
-    Bug("no barrier before slices are added", linear, "linear.cuh", BARRIER, WITHOUT),
-    Bug("no barrier before warps are merged", attention, "attention.cuh", BARRIER, WITHOUT, nth=1),
-    Bug("no barrier before the next chunk", attention, "attention.cuh", BARRIER, WITHOUT, nth=0),
-    Bug("no barrier before the last block is known", attention, "attention.cuh", BARRIER, WITHOUT, nth=3),
-    Bug("no barrier before bins are filled", sample, "sample.cuh", BARRIER, WITHOUT, nth=6),
-    Bug("no barrier before bins are read", sample, "sample.cuh", BARRIER, WITHOUT, nth=7),
     Bug("shuffle of half a warp", heads_norm, "pack.cuh", "0xffffffffu, v, distance", "0xffffu, v, distance", "mask"),
     Bug("shuffle that stops short", heads_norm, "pack.cuh", "distance; distance /= 2", "distance > 1; distance /= 2"),
     Bug("shuffle to the wrong lane", attention, "attention.cuh", "sum[side], 2)", "sum[side], 4)"),
@@ -163,6 +196,40 @@ BUGS = [
         "kv_write.cuh",
         "static_cast<int64>(slot / PAGE)",
         "slot / PAGE",
+    ),
+    Bug("31 bits for where a strip is", far.linear, "linear.cuh", STRIP, f"static_cast<int>({STRIP})"),
+    Bug("31 bits for where its scales are", far.linear_int8, "linear.cuh", STRIP, f"static_cast<int>({STRIP})", nth=1),
+    Bug("31 bits for a strip's bytes", far.linear, "weight.cuh", "int64 strip_bytes", "int strip_bytes"),
+    Bug("31 bits for an id's strip", far.embed, "weight.cuh", "int64 strip_bytes", "int strip_bytes"),
+    Bug(
+        "31 bits for an id's strip in int8", far.embed_int8, "weight.cuh", "int64 strip_bytes", "int strip_bytes", nth=1
+    ),
+    Bug(
+        "rows of 1024",
+        linear_of_long_rows,
+        "linear.cuh",
+        "at < slice_begin<K>(index + 1)",
+        "at < min(32, slice_begin<K>(index + 1))",
+    ),
+    Bug("1024 columns of a norm", long_norm, "rms_norm.cuh", "i < COLUMNS;", "i < min(COLUMNS, 1024);"),
+    Bug("1024 columns of a copy", copies, "rows.cuh", "i < COLUMNS / 2", "i < min(COLUMNS / 2, 512)"),
+    Bug("1024 columns of a product", silu_mul, "silu_mul.cuh", "i >= COLUMNS / 2", "i >= min(COLUMNS / 2, 512)"),
+    Bug("1024 columns of a table", embed, "embed.cuh", "pair < K / 2", "pair < min(K / 2, 512)"),
+    Bug(
+        "16 bits for an id",
+        sample_of_many_ids,
+        "sample.cuh",
+        "static_cast<unsigned>(id)",
+        "static_cast<unsigned short>(id)",
+    ),
+    Bug("records one further", attention_of_every_record, "attention.cuh", RECORDS, f"{RECORDS} RECORD + "),
+    Bug("records one before", attention_of_every_record, "attention.cuh", RECORDS, f"{RECORDS} -RECORD + "),
+    Bug(
+        "counters in the last record",
+        attention_of_every_record,
+        "attention.cuh",
+        "static_cast<int64>(RECORDS) * RECORD)",
+        "static_cast<int64>(RECORDS - 1) * RECORD)",
     ),
     Bug("a counter that is not put back", attention, "attention.cuh", "*counter = 0;", ";"),
     Bug("another kv head", attention, "attention.cuh", "KV_HEADS + kv_head) * PAGE", "KV_HEADS + kv_head / 2) * PAGE"),

@@ -14,8 +14,8 @@ def run(toys):
     """run(name, x, y): y as the kernel leaves it."""
     kernels = Launcher(toys, {})
 
-    def run(name, x=64, y=64, **how):
-        launch = abi.Launch(name, 1 << 30, THREADS.get(name, 64), 1, 0, 1, 1, 0)
+    def run(name, x=64, y=64, blocks=1, **how):
+        launch = abi.Launch(name, 1 << 30, THREADS.get(name, 64), 1, 0, blocks, 1, 1)
         operands = [np.arange(x, dtype=np.float32), np.zeros(y, np.float32)]
         return kernels.run(launch, operands, Step(1), **how)[0][1]
 
@@ -67,3 +67,9 @@ def test_a_race_shows_in_some_order_of_warps(run):
     right = np.arange(63, -1, -1)
     found = [np.array_equal(run("race", seed=seed), right) for seed in range(1, 9)]
     assert not all(found)
+
+
+def test_a_race_between_blocks_shows_in_some_order(run):
+    for name, right in (("last", True), ("last_too_soon", False)):
+        found = [set(run(name, y=256, blocks=3, seed=seed)[192:]) == {3} for seed in range(1, 17)]
+        assert all(found) == right, name

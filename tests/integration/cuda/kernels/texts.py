@@ -92,3 +92,9 @@ def attention(here, texts, starts, positions, seqs, *, rounded=False, seeds=SEED
         views, _ = run_everywhere(here, name, [*operands, (y, inside)], step, seeds=seeds[:2])
         same_rounded(view(views[2], inside, 9), found)
     return found
+
+
+def at_their_ends(here, shape, **how):
+    """Every sequence of the plan's limits decodes at its last position: all that may be kept of chunks is kept."""
+    some = Texts([shape.positions] * shape.seqs, shape.heads, shape.kv_heads, shape.head_dim)
+    return attention(here, some, [shape.positions - 1] * shape.seqs, shape.positions, shape.seqs, **how)

@@ -71,6 +71,23 @@ struct toy_race {
   }
 };
 
+// Three blocks write 64 ones each; whichever ends last adds them up, and must know that all were written: where WAITS it does.
+template <bool WAITS>
+struct toy_last {
+  static constexpr pih_launch launch = {PIH_ANY_ROWS, 64, 1, 0, 3, 1, 1};
+  static __device__ void run(const pih_call& call, const pih_step& step) {
+    __shared__ bool last;
+    float* y = row_of<float>(call.operand[1], 0);
+    const int i = threadIdx.x;
+    y[blockIdx.y * 64 + i] = 1.f;
+    __threadfence();
+    if (WAITS) __syncthreads();
+    if (i == 0) last = atomicAdd(reinterpret_cast<unsigned*>(step.scratch), 1u) == 2;
+    __syncthreads();
+    if (last) y[192 + i] = y[i] + y[64 + i] + y[128 + i];
+  }
+};
+
 }  // namespace pih
 
 #define PIH_ENTRIES_toy_copy(symbol, shift, count) PIH_ENTRY(symbol, pih::toy_copy<shift, count>)
@@ -80,3 +97,4 @@ struct toy_race {
 #define PIH_ENTRIES_toy_sum(symbol, count) PIH_ENTRY(symbol, pih::toy_sum<count>)
 #define PIH_ENTRIES_toy_shared(symbol) PIH_ENTRY(symbol, pih::toy_shared)
 #define PIH_ENTRIES_toy_race(symbol) PIH_ENTRY(symbol, pih::toy_race)
+#define PIH_ENTRIES_toy_last(symbol, waits) PIH_ENTRY(symbol, pih::toy_last<waits>)

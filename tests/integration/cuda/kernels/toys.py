@@ -19,6 +19,8 @@ ENTRIES = {
     "sum_of_some": "toy_sum(sum_of_some, 31)",
     "shared": "toy_shared(shared)",
     "race": "toy_race(race)",
+    "last": "toy_last(last, true)",
+    "last_too_soon": "toy_last(last_too_soon, false)",
 }
 THREADS = {"misaligned": 32, "sum": 32, "sum_of_some": 32, "shared": 32}
 
