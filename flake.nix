@@ -29,7 +29,7 @@
 
       checks.${system} = each (name: [
         { name = "${name}-seed"; value = bundles.${name}.python.check; }
-        { name = "${name}-lock"; value = bundles.${name}.check; }
+        { name = "${name}-lock"; value = bundles.${name}.steps.plan; }
       ]);
 
       templates.default = {

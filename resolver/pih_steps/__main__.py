@@ -1,4 +1,4 @@
-"""`python -I pih_steps NAME SPEC.json`: run one build step.
+"""`python -I pih_steps NAME SPEC.json [ROOT]`: run one build step. ROOT: of the source tree, where it sees copies.
 
 Nothing of the host is on the path: the program finds itself, the runtime beside it,
 and unpacks the tool wheels that the specification names. Exit code 7 and one message
@@ -25,7 +25,7 @@ sys.path[:] = [str(_HERE.parent), str(_HERE.parent.parent / "runtime")] + [
 
 from pih_runtime.errors import BuildError, PihError, UsageError  # noqa: E402 - the path comes first
 from pih_steps import plugins  # noqa: E402
-from pih_steps.spec import Spec, load, of_the_disk  # noqa: E402
+from pih_steps.spec import Spec, check_trees, load, of_the_disk  # noqa: E402
 
 STEPS: dict[str, str] = {
     "app": "pih_steps.app",
@@ -77,10 +77,12 @@ def unpack_tool(wheel: Path, folder: Path) -> None:
 def main(arguments: Sequence[str]) -> int:
     """Exit code of the step."""
     try:
-        if len(arguments) != 2:
+        if len(arguments) not in (2, 3):
             raise UsageError("a step takes its name and its specification", fix="python -I pih_steps NAME SPEC.json")
-        name, spec = arguments
-        run(name, load(Path(spec)))
+        name, spec, *root = arguments
+        declared = load(Path(spec))
+        check_trees(declared, Path(root[0]) if root else None)
+        run(name, declared)
     except PihError as error:
         print(error, file=sys.stderr)
         return error.exit_code

@@ -17,7 +17,7 @@ from pih_runtime.errors import BuildError
 from pih_steps import devices, layer, oci, reach, source, tar
 from pih_steps.spec import Spec, param
 
-ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+ARCHITECTURES = {"x86_64": "amd64"}
 USER = "65532:65532"
 ENVIRONMENT = ("PATH=/usr/bin", "LANG=C.UTF-8", "PYTHONUTF8=1", "PYTHONDONTWRITEBYTECODE=1")
 LOCK = "/pih/lock.json"

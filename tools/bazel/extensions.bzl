@@ -1,6 +1,6 @@
 """Module extension: the repositories of locks. Bazel 7 and newer."""
 
-load("//tools/bazel:lock.bzl", "declare", "key_of", "pih_locks_hub")
+load("//tools/bazel:lock.bzl", "declare", "decoded", "key_of", "pih_locks_hub")
 
 def _pih_impl(mctx):
     hubs = {}
@@ -11,7 +11,7 @@ def _pih_impl(mctx):
             hubs[tag.name] = module.name
             pih_locks_hub(name = tag.name, files = tag.files, hub = tag.name)
             for file in tag.files:
-                declare(tag.name, key_of(file), json.decode(mctx.read(file)))
+                declare(tag.name, key_of(file), decoded(file, mctx.read(file)))
 
 _locks = tag_class(
     doc = "Locks to build from.",

@@ -4,17 +4,58 @@ An artifact comes from Bazel's repository cache or distdir by its digest, from P
 mirror that the user names with Bazel's downloader configuration, which rewrites the host `pih.invalid`.
 """
 
+# What is not ASCII: the bytes of UTF-8, which a string of Bazel's has as characters.
+_BEYOND = {
+    json.decode('"\\u00%s%s"' % (high, low)): "%" + high + low
+    for high in "89ABCDEF".elems()
+    for low in "0123456789ABCDEF".elems()
+}
+
 # What a URL's path may not have as it is.
-_ESCAPED = {char: "%" + code for char, code in zip(
+_ESCAPED = dict({char: "%" + code for char, code in zip(
     " \"#<>?[\\]^`{|}".elems(),
     "20 22 23 3C 3E 3F 5B 5C 5D 5E 60 7B 7C 7D".split(" "),
-)}
+)}, **_BEYOND)
 
 def _url(path):
     return "file://" + "".join([_ESCAPED.get(c, c) for c in path.replace("%", "%25").elems()])
 
+def decoded(file, text):
+    """A lock's content; fails where nothing can be built from it, in the words of `pih build`.
+
+    Args:
+      file: label of the lock, for people
+      text: what it holds
+
+    Returns:
+      the lock
+    """
+    lock = json.decode(text)
+    problem = _problem(lock)
+    if problem:
+        fail("\n\n%s: %s.\n  to fix: write the lock again: pih lock\n" % (file, problem))
+    return lock
+
+def _problem(lock):
+    """Why nothing can be built from this, or None."""
+    schema = lock.get("schema") if type(lock) == "dict" else None
+    if schema != 1:
+        return "lock schema %s is not 1" % json.encode(schema)
+    for key in ["artifacts", "build", "plan", "profile", "target"]:
+        if key not in lock:
+            return key + ": missing"
+    target = "%s/%s" % (lock["target"]["os"], lock["target"]["arch"])
+    if target != "linux/x86_64":
+        return "the target %s is not supported, but linux/x86_64 is" % target
+    for step in lock["build"]["steps"]:
+        for key, said in [("expected_plan_sha256", lock["plan"]["sha256"]), ("arch", lock["target"]["arch"])]:
+            found = step["params"].get(key, said)
+            if found != said:
+                return "step '%s' has %s '%s', the lock '%s'" % (step["id"], key, found, said)
+    return None
+
 def _download(rctx, output):
-    """The artifact, checked by Bazel against the lock's digest."""
+    """The artifact, checked by Bazel against the lock's digest, and here against its size."""
     env = rctx.os.environ
     cache = env.get("XDG_CACHE_HOME") or env.get("HOME", "") + "/.cache"
     path = "%s/sha256/%s" % (env.get("PIH_STORE") or cache + "/pih", rctx.attr.sha256)
@@ -26,8 +67,15 @@ def _download(rctx, output):
     )
     if not done.success:
         found = "is damaged in PIH's store" if rctx.path(path).exists else "is not in PIH's store"
-        fail("\n\n%s (sha256 %s) %s.\n  to fix: pih fetch --profile %s\n" %
-             (rctx.attr.title, rctx.attr.sha256, found, rctx.attr.profile + rctx.attr.option))
+        beyond = [c for c in path.elems() if c in _BEYOND]
+        locale = "; Bazel's server needs a locale of UTF-8 to read %s: bazel shutdown, export LC_ALL=C.UTF-8" % path
+        fail("\n\n%s (sha256 %s) %s.\n  to fix: pih fetch --profile %s%s\n" %
+             (rctx.attr.title, rctx.attr.sha256, found, rctx.attr.profile + rctx.attr.option, locale if beyond else ""))
+    size = rctx.execute(["wc", "-c", output]).stdout.strip().split(" ")[0]  # '' where the host has no such program
+    if size and size != rctx.attr.length:
+        fail("\n\n%s (sha256 %s): the lock says %s bytes, and the file of this digest has %s.\n" %
+             (rctx.attr.title, rctx.attr.sha256, rctx.attr.length, size) +
+             "  to fix: write the lock again: pih lock --profile %s\n" % rctx.attr.profile)
 
 def _artifact_impl(rctx):
     _download(rctx, "file")
@@ -39,6 +87,7 @@ def _seed_impl(rctx):
     rctx.file("BUILD.bazel", 'exports_files(["busybox"])\n')
 
 _ATTRS = {
+    "length": attr.string(doc = "in bytes: more than an int of Bazel's may have", mandatory = True),
     "option": attr.string(doc = "what fetching it needs besides its profile"),
     "profile": attr.string(doc = "whose artifact it is"),
     "sha256": attr.string(mandatory = True),
@@ -97,12 +146,14 @@ def declare(hub, key, lock):
             option = "" if item["name"] in of_image else " --weights",
             profile = profile,
             sha256 = item["sha256"],
+            length = str(item["size"]),
             title = "%s %s" % (item["name"], item["version"]),
         )
     pih_seed(
         name = _repository(hub, key, "seed"),
         profile = profile,
         sha256 = lock["build"]["seed"]["sha256"],
+        length = str(lock["build"]["seed"]["size"]),
         title = "the seed that is made from " + lock["build"]["seed"]["deb"],
     )
 
@@ -136,7 +187,7 @@ def _graph(hub, key, lock):
 def _locks_impl(rctx):
     graphs, locks = "", {}
     for label in rctx.attr.files:
-        key, lock = key_of(label), json.decode(rctx.read(label))
+        key, lock = key_of(label), decoded(label, rctx.read(label))
         if key in locks:
             fail("two locks are named %s: give one of them a hub of its own" % key)
         graphs += _graph(rctx.attr.hub, key, lock)

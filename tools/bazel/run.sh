@@ -32,10 +32,14 @@ copy 2>"$work/log" || { "$bb" cat "$work/log" >&2; exit 7; }
 # Bazel makes the folders that it expects, a program makes its output itself
 [ ! -d "$output" ] || "$bb" rmdir "$output"
 
+# The program looks at the source tree itself, too: Bazel leaves some of what may lie there out of its globs, in silence.
+# Where the declared files are copies, as on another machine, that is not to be had.
+real=$("$bb" readlink -f "$root/$program/__main__.py")
+
 libraries=
 for folder in "$python"/usr/lib/*-linux-gnu "$python"/lib/*-linux-gnu; do
     libraries=$libraries${libraries:+:}$folder
 done
 "$bb" env -i HOME="$work/scratch" TMPDIR="$work/scratch" LC_ALL=C.UTF-8 TZ=UTC SOURCE_DATE_EPOCH=0 \
     "$python"/lib*/ld-linux-*.so.* --library-path "$libraries" "$python"/usr/bin/python3.[0-9]* -I -B -X utf8 \
-    "$work/source/$program" "$@"
+    "$work/source/$program" "$@" "${real%"/$program/__main__.py"}"

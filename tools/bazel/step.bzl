@@ -4,6 +4,8 @@ What an action sees is declared: artifacts by digest, the files of the step's so
 It starts with the lock's seed, a static executable, and uses nothing of the host. Bazel 4 to 9.
 """
 
+load("//tools/bazel:sources.bzl", "PihSourcesInfo")
+
 PihOutputInfo = provider(doc = "A step's output.", fields = {"path": "its path; a file or a folder within the target's file"})
 
 # Steps run programs for this platform, wherever Bazel itself runs.
@@ -46,6 +48,10 @@ def _relative(file):
 def _sources(ctx):
     """The files of the step's trees."""
     names = [tree for tree in ctx.attr.trees if tree != "lock"]
+    for package in ctx.attr._sources[PihSourcesInfo].packages:
+        if [name for name in names if (name + "/").startswith(package + "/") or package.startswith(name + "/")]:
+            fail("\n\n%s: the BUILD file in %s hides what lies beside it from Bazel.\n" % (ctx.label, package) +
+                 "  to fix: take it away, or give it another name\n")
     found = {name: False for name in names}
     files = []
     for file in ctx.files._sources:
@@ -56,7 +62,8 @@ def _sources(ctx):
             files.append(file)
     missing = [name for name in names if not found[name]]
     if missing:
-        fail("%s: no file of the source tree %r is among %s" % (ctx.label, missing[0], ctx.attr._sources.label))
+        fail("\n\n%s: Bazel sees no %s in the source tree of PIH, which the lock names.\n" % (ctx.label, missing[0]) +
+             "  to fix: check out the whole project; a BUILD file there, or in a folder above, hides it: take it away\n")
     return files
 
 def _single(target):
@@ -126,7 +133,7 @@ def _step_rule(doc, implementation):
             "tools": attr.label_list(doc = "wheels on the program's path", allow_files = True),
             "trees": attr.string_list(doc = "paths in PIH's source tree that the step sees"),
             "_run": attr.label(default = "//tools/bazel:run.sh", allow_single_file = True),
-            "_sources": attr.label(default = "//:sources", allow_files = True),
+            "_sources": attr.label(default = "//:sources", providers = [PihSourcesInfo]),
         },
     )
 

@@ -28,6 +28,7 @@ TEMPLATE = "tools/bazel/template"
 _TEMPLATE_WORDS = re.compile(r"\.\./pih|chat")
 _PACKAGE = "Bazel (Debian: bazel-bootstrap)"
 _FIX = "is the `bazel` in PATH Bazel's own program?"
+_PLAIN = "not every Bazel works in a folder whose path has spaces, or other than ASCII characters"
 _LINES = 30
 # A user's own .bazelrc may say otherwise, and the link would be that of a build before.
 _LINKS = ["--symlink_prefix=.bazel/", "--experimental_convenience_symlinks=normal"]
@@ -70,8 +71,9 @@ def build(
     Raises FetchError, or BuildError with Bazel's last words.
     """
     graph.check(lock)
+    graph.check_sizes(lock, store)
     steps = graph.closure(lock.build.steps, target)
-    graph.check_programs(steps, source_root)
+    graph.check_sources(steps, source_root)
     artifacts = graph.outside(lock, steps)
     fetch.fetch(
         artifacts, store, lock_folder=lock_path.parent, environment=environment, offline=offline, listener=listener
@@ -198,8 +200,14 @@ def _run(command: Sequence[str], workspace: Path, environment: Mapping[str, str]
     code, _, said = outer.run(command, _lines, environment=environment, package=_PACKAGE, cwd=workspace)
     if code:
         listener(StepFailed(command[0]))
-        raise BuildError("\n    ".join(["bazel failed:", *said]), where=str(workspace))
+        raise BuildError("\n    ".join(["bazel failed:", *said]), where=str(workspace), fix=_fix(workspace))
     listener(StepDone(command[0], time.monotonic() - started, cached=False))
+
+
+def _fix(workspace: Path) -> str:
+    """What to do where Bazel's own words do not say it, or ''."""
+    plain = str(workspace).isascii() and not re.search(r"\s", str(workspace))
+    return "" if plain else f"{_PLAIN}: set PIH_STORE to a folder without them"
 
 
 def _lines(stream: Iterable[str]) -> tuple[str, ...]:

@@ -81,8 +81,9 @@ def build(
     Raises FetchError or BuildError; a step that did not end well leaves nothing behind.
     """
     graph.check(lock)
+    graph.check_sizes(lock, store)
     steps = graph.closure(lock.build.steps, target)
-    graph.check_programs(steps, source_root)
+    graph.check_sources(steps, source_root)
     inputs = _Inputs(
         lock,
         steps,

@@ -11,22 +11,24 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from pih.build import tree as disk
-from pih.build.store import measure
+from pih.build.store import Store, measure
 from pih.lock import Artifact, Lock, Step
-from pih_runtime.errors import BuildError, LockError
+from pih_runtime.errors import BuildError, FetchError, LockError
+from pih_steps.spec import LOCK_TREE, check_tree
 
 # Part of every key: raised when what a runner does for a step changes.
 RUNNER = 1
 # Every step's program; a step may declare parts of these instead, and then sees no others.
 PROGRAM = ("resolver/pih_steps", "runtime/pih_runtime")
-LOCK_TREE = "lock"
 _WORD = re.compile(r"[a-z][a-z0-9-]{0,62}\Z")
 _PROFILE = re.compile(r"[a-z0-9]([a-z0-9._-]{0,126}[a-z0-9])?\Z")
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _LARGEST = 1 << 43  # bytes of one file: eight tebibytes
+TARGETS = ("linux/x86_64",)  # that steps build for
 
 
 def check(lock: Lock) -> None:
@@ -40,13 +42,19 @@ def check(lock: Lock) -> None:
 
     if not _PROFILE.match(lock.profile.name):
         raise LockError(f"{lock.profile.name!r} is no name of a profile", fix="write the lock again: pih lock")
+    target = f"{lock.target.os}/{lock.target.arch}"
+    if target not in TARGETS:
+        raise fail(f"the target {target} is not supported, but {' and '.join(TARGETS)} is")
     names: set[str] = set()
+    sizes: dict[str, int] = {}
     for artifact in lock.artifacts:
         if what := _unsound(artifact):
             raise fail(what)
         if artifact.name in names:
             raise fail(f"two artifacts {artifact.name!r}")
         names.add(artifact.name)
+        if sizes.setdefault(artifact.sha256, artifact.size) != artifact.size:
+            raise fail(f"two sizes for the sha256 of artifact {artifact.name!r}")
     build = lock.build
     if not build.steps:
         raise fail("the lock has no build steps")
@@ -71,7 +79,22 @@ def check(lock: Lock) -> None:
             raise fail(f"step {step.id!r} needs step {unknown[0]!r}, which does not come before it")
         if outside := [tree for tree in step.trees if not _is_below(tree)]:
             raise fail(f"step {step.id!r} names a tree outside the source tree, or all of it: {outside[0]!r}")
+        for key, said in (("expected_plan_sha256", lock.plan.sha256), ("arch", lock.target.arch)):
+            if step.params.get(key, said) != said:
+                raise fail(f"step {step.id!r} has {key} {step.params[key]!r}, the lock {said!r}")
         before.add(step.id)
+
+
+def check_sizes(lock: Lock, store: Store) -> None:
+    """Raises LockError where a file of the store is what the lock's digest says, and of another size.
+
+    One that was damaged is dropped, to be fetched again.
+    """
+    sizes = [(artifact.sha256, artifact.size) for artifact in lock.artifacts]
+    for digest, size in (*sizes, (lock.build.seed.sha256, lock.build.seed.size)):
+        if store.has(digest) and not store.has(digest, size):
+            with suppress(FetchError):
+                store.check(digest, size)
 
 
 def _unsound(artifact: Artifact) -> str:
@@ -90,14 +113,16 @@ def _is_below(tree: str) -> bool:
     return tree.isprintable() and not {"", ".", ".."} & set(tree.split("/"))
 
 
-def check_programs(steps: Iterable[Step], source_root: Path) -> None:
-    """Every step's program is in the source tree; raises LockError."""
+def check_sources(steps: Sequence[Step], source_root: Path) -> None:
+    """Every step's program is in the source tree, or LockError; each tree is one to every builder, or BuildError."""
     for step in steps:
         if not (source_root / PROGRAM[0] / f"{step.run}.py").is_file():
             raise LockError(
                 f"step {step.id!r} runs {step.run!r}, which is no program of this source tree",
                 fix="write the lock again: pih lock",
             )
+    for tree in sorted({tree for step in steps for tree in trees_of(step)} - {LOCK_TREE}):
+        check_tree(source_root, tree)
 
 
 def closure(steps: Sequence[Step], target: str) -> tuple[Step, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import attrs
@@ -16,7 +17,7 @@ from pih.build import fetch, graph, nix_log, outer, seed
 from pih.build.progress import Listener, silent
 from pih.build.store import Store
 from pih.lock import Lock
-from pih_runtime.errors import BuildError
+from pih_runtime.errors import BuildError, LockError
 
 _PACKAGE = "Nix (Debian: nix-bin)"
 _HASH = 33  # in the name of a store path: 32 characters and a dash
@@ -71,11 +72,14 @@ def build(
     last words.
     """
     graph.check(lock)
+    graph.check_sizes(lock, store)
     steps = graph.closure(lock.build.steps, target)
-    graph.check_programs(steps, source_root)
+    graph.check_sources(steps, source_root)
     artifacts = graph.outside(lock, steps)
     wanted = {artifact.sha256 for artifact in artifacts} | {lock.build.seed.sha256}
-    absent = [file for file in _held(lock_path, source_root, environment)[1] if file.sha256 in wanted]
+    held, absent = _held(lock_path, source_root, environment)
+    _check_sizes(held, environment)
+    absent = [file for file in absent if file.sha256 in wanted]
     if absent:
         fetch.fetch(
             artifacts,
@@ -111,6 +115,17 @@ def _held(lock_path: Path, source_root: Path, environment: Mapping[str, str]) ->
         [file for path, file in files.items() if path not in invalid],
         [file for path, file in files.items() if path in invalid],
     )
+
+
+def _check_sizes(files: Iterable[_File], environment: Mapping[str, str]) -> None:
+    """Raises LockError where a file of the Nix store is whole, and of another size than the lock says."""
+    for file in files:
+        with suppress(FileNotFoundError):  # a store that only Nix itself can read
+            found = Path(file.path).stat().st_size
+            if found != file.size:
+                _verify([file], environment)
+                what = f"the lock says {file.size} bytes, and the file of this digest has {found}"
+                raise LockError(what, where=file.path, fix="write the lock again: pih lock")
 
 
 def _verify(files: Iterable[_File], environment: Mapping[str, str]) -> None:

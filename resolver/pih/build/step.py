@@ -19,6 +19,7 @@ from pih.build.progress import Listener
 from pih.build.store import Store
 from pih.lock import Step
 from pih_runtime.errors import BuildError
+from pih_steps.spec import LOCK_TREE
 
 _LINES = 30
 _POLL = 0.1
@@ -77,7 +78,7 @@ def run(
 
 
 def _place(name: str) -> str:
-    return "lock.json" if name == graph.LOCK_TREE else name
+    return "lock.json" if name == LOCK_TREE else name
 
 
 def _stage(path: Path, target: Path) -> Path:

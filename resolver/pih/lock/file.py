@@ -43,7 +43,7 @@ def from_json(text: str | bytes, where: str) -> Lock:
         raise LockError(f"not JSON: {problem}", where=where, fix=fix) from problem
     schema = data.get("schema") if isinstance(data, dict) else None
     if schema != SCHEMA:
-        raise LockError(f"lock schema {schema!r} is not {SCHEMA}", where=where, fix=fix)
+        raise LockError(f"lock schema {json.dumps(schema)} is not {SCHEMA}", where=where, fix=fix)
     try:
         found = structure(data, LockFile)
         canonical.check(data, fix=fix)

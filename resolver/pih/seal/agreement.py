@@ -14,6 +14,7 @@ from pih.lock import Lock
 from pih.structure import unstructure
 from pih_runtime.errors import SealError
 from pih_steps import image, oci
+from pih_steps.spec import LOCK_TREE
 
 LIST = f"/{layouts.BUNDLE_FILE}"
 FIX = "do not use it: build the bundle again, or copy it again from where it came"
@@ -56,7 +57,7 @@ def sources(listed: Mapping[str, Any], lock: Lock, where: str) -> dict[str, str]
     Path → digest as `pih_steps.source` gives it.
     """
     found = listed.get("sources")
-    wanted = set(lock.build.steps[-1].trees) - {graph.LOCK_TREE}
+    wanted = set(lock.build.steps[-1].trees) - {LOCK_TREE}
     if not isinstance(found, dict) or found.keys() != wanted or not all(map(_SOURCE.match, map(str, found.values()))):
         raise SealError("its sources are not those of its lock", where=f"{where}: {LIST}", fix=FIX)
     return found

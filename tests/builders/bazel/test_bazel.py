@@ -210,17 +210,6 @@ def test_a_workspace_of_its_own_made_from_the_template(version, request, tree, e
     assert world.files(Path(answer["layout"])) == world.files(embedded[SYNTHETIC])
 
 
-LOCK_TEST = """
-load("@pih_locks//:defs.bzl", "pih_lock_test")
-
-pih_lock_test(
-    name = "chat.lock",
-    lock = "chat.lock.json",
-    profile = "chat.toml",
-)
-"""
-
-
 @pytest.mark.parametrize("version", [4, pytest.param(7, marks=pytest.mark.where_possible)])
 def test_an_own_repository_builds_its_deployment_and_tests_its_lock(version, request, tree, tmp_path):
     own = shutil.copytree(tree / "tools/bazel/template", tmp_path / "deployments")
@@ -228,8 +217,6 @@ def test_an_own_repository_builds_its_deployment_and_tests_its_lock(version, req
     profile = own / "chat.toml"
     profile.write_text((tree / PROFILE).read_text().replace("smollm2-cpu", "chat"))
     pih_of(tree, "lock", "--profile", profile)
-    with (own / "BUILD.bazel").open("a") as build:
-        build.write(LOCK_TEST)
     expected = json.loads(pih_of(tree, "build", "--offline", "--profile", profile, "--json").stdout)["layout"]
     with world.elsewhere(request.getfixturevalue(f"bazel{version}"), tmp_path / "second", tree=own) as bazel:
         bazel.test("//...")

@@ -64,7 +64,7 @@ def a_lock(interpreter_artifacts):
         model={},
         limits=Limits(1, 1, 1, "f32", 0),
         service=Service("127.0.0.1", 1, "tiny"),
-        weights=Weights("embed", "start", ""),
+        weights=Weights("stored", "embed", "start", ""),
         requires=(),
         plugins=(),
         start_order=(),

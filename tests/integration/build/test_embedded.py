@@ -361,3 +361,22 @@ def test_package_urls_are_looked_at_before_anything_runs(build, a_lock, store):
     with pytest.raises(LockError):
         build(attrs.evolve(a_lock, artifacts=(first, *a_lock.artifacts[1:])))
     assert list((store.root / "steps").iterdir()) == []
+
+
+@pytest.mark.parametrize("built", [False, True])
+def test_another_size_than_the_file_of_that_digest_has_is_refused(build, a_lock, store, built):
+    """Whether or not there is a step left that reads it."""
+    if built:
+        build(a_lock)
+    zlib = next(item for item in a_lock.artifacts if item.name == "zlib1g")
+    others = tuple(item for item in a_lock.artifacts if item != zlib)
+    with pytest.raises(LockError, match="the lock says 86685 bytes, and the file of this digest has 86684"):
+        build(attrs.evolve(a_lock, artifacts=(*others, attrs.evolve(zlib, size=zlib.size + 1))))
+    assert store.has(zlib.sha256, zlib.size)
+
+
+def test_two_sizes_of_one_digest_are_refused(build, a_lock):
+    zlib = next(item for item in a_lock.artifacts if item.name == "zlib1g")
+    again = attrs.evolve(zlib, name="again", size=zlib.size - 1)
+    with pytest.raises(LockError, match="two sizes for the sha256 of artifact 'again'"):
+        build(attrs.evolve(a_lock, artifacts=(*a_lock.artifacts, again)))

@@ -147,3 +147,12 @@ def test_without_bazel_the_error_says_what_to_install(tmp_path):
 def test_a_failure_has_bazels_last_words(tmp_path):
     with pytest.raises(BuildError, match="numpy is not in PIH's store"):
         run(tmp_path, 'echo "ERROR: numpy is not in PIH\'s store" >&2; exit 1')
+
+
+@pytest.mark.parametrize(("name", "said"), [("plain", ""), ("with space", "set PIH_STORE"), ("wü", "set PIH_STORE")])
+def test_a_failure_in_a_path_that_bazel_may_not_take_says_so(tmp_path, name, said):
+    (tmp_path / name).mkdir()
+    with pytest.raises(BuildError, match="paths containing") as caught:
+        run(tmp_path / name, 'echo "ERROR: from paths containing" >&2; exit 1')
+    assert said in caught.value.fix
+    assert bool(said) == bool(caught.value.fix)

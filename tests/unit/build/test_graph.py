@@ -122,6 +122,8 @@ def a_lock(*artifacts, **changes):
     names = {"name": changes.pop("name", "chat")}
     return SimpleNamespace(
         profile=SimpleNamespace(**names),
+        target=SimpleNamespace(os="linux", arch=changes.pop("arch", "x86_64")),
+        plan=SimpleNamespace(sha256="1" * 64),
         artifacts=artifacts or (ARTIFACT,),
         build=SimpleNamespace(**(build | changes)),
     )
@@ -129,6 +131,18 @@ def a_lock(*artifacts, **changes):
 
 NO_INPUTS = {"artifacts": (), "tools": (), "steps": ()}
 ARTIFACT = Artifact("a", "1", "deb", "0" * 64, 1, (), "MIT", ())
+
+
+def test_a_target_that_no_step_builds_for_is_refused():
+    with pytest.raises(LockError, match="the target linux/aarch64 is not supported, but linux/x86_64 is"):
+        graph.check(a_lock(arch="aarch64"))
+
+
+@pytest.mark.parametrize("params", [{"expected_plan_sha256": "0" * 64}, {"arch": "aarch64"}], ids=["plan", "arch"])
+def test_a_step_that_is_told_something_else_than_the_lock_says_is_refused(params):
+    step = attrs.evolve(STEP, params=params, artifacts=("a",), steps=(), tools=())
+    with pytest.raises(LockError, match="step 'plan' has"):
+        graph.check(a_lock(steps=(step,)))
 
 
 def test_a_sound_lock():

@@ -130,7 +130,7 @@ def test_a_lock_that_is_not_the_listed_one(root):
 def test_a_listed_lock_that_is_no_lock(root):
     (root / "pih" / "lock.json").write_bytes(b"{}")
     (root / "pih" / "bundle.json").write_bytes(listing(b"{}"))
-    with pytest.raises(LockError, match="lock schema None"):
+    with pytest.raises(LockError, match="lock schema null"):
         opened(root)
 
 

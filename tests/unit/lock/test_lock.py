@@ -62,7 +62,7 @@ def without(key):
 CURE = "\n  to fix: write the lock again: pih lock"
 MESSAGES = {
     "not JSON": ("{", "not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)" + CURE),
-    "not an object": ("[]", "lock schema None is not 1" + CURE),
+    "not an object": ("[]", "lock schema null is not 1" + CURE),
     "another schema": (changed(schema=2), "lock schema 2 is not 1" + CURE),
     "a missing key": (without("budget"), "budget: missing" + CURE),
     "an unknown key": (changed(buget={}), "buget: unknown key" + CURE),

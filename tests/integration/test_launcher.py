@@ -1,0 +1,40 @@
+"""`./pih`, the launcher: what stops it before there is a program is told in pih's words."""
+
+import shutil
+import subprocess
+
+import pytest
+
+from tests.support.program import ROOT
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """The launcher and what it reads, without .venv."""
+    made = tmp_path / "check out"
+    (made / "requirements").mkdir(parents=True)
+    for name in ("pih", "requirements/build.txt"):
+        shutil.copy(ROOT / name, made / name)
+    return made
+
+
+def refused(*command):
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 9, done.stderr
+    assert done.stderr.startswith("pih: cannot write "), done.stderr
+    assert "to fix: run ./pih once as a user who may write there" in done.stderr
+    assert len(done.stderr.splitlines()) == 2
+
+
+def test_a_checkout_that_cannot_be_written(checkout):
+    prefix = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+    read_only = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
+    if subprocess.run([*prefix, read_only, checkout, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this host mounts nothing in a user namespace")
+    refused(*prefix, read_only, checkout, checkout / "pih", "--version")
+    assert sorted(path.name for path in checkout.iterdir()) == ["pih", "requirements"]
+
+
+def test_something_else_in_the_way_of_the_lock(checkout):
+    (checkout / ".venv.lock").mkdir()
+    refused(checkout / "pih", "--version")
