@@ -22,7 +22,13 @@ from pih_steps.lower.sources import read_gguf, read_json
 from pih_steps.lower.tokenizer import token_id, tokenizer_json
 from pih_steps.spec import Spec, param
 
-_SAMPLING = ("temperature", "top_k", "top_p", "min_p")
+# of each setting of a generation config, whether it is a whole number, and the range that it can have
+_SAMPLING = {
+    "temperature": (False, 0, 100),
+    "top_k": (True, -1, 1 << 31),
+    "top_p": (False, 0, 1),
+    "min_p": (False, 0, 1),
+}
 _SPECIAL = {"bos_token": "bos_token_id", "eos_token": "eos_token_id", "pad_token": "pad_token_id"}
 
 
@@ -115,11 +121,9 @@ def _checked_tokenizer(reference: Reference, artifacts: Paths, trees: Paths) -> 
 
 def _with_generation(text: Text, config: Mapping[str, Any]) -> Text:
     """Ids and sampling that a config.json or generation_config.json says; what it does not say stays."""
-    content = (
-        {item["id"]: item["content"] for item in json.loads(text.tokenizer).get("added_tokens", ())}
-        if text.tokenizer
-        else {}
-    )
+    tokenizer = json.loads(text.tokenizer or b"{}")
+    content = {item["id"]: item["content"] for item in tokenizer.get("added_tokens", ())}
+    vocabulary = _ids(tokenizer, content)
     variables = dict(text.template_variables or {})
     stop_ids = text.stop_ids
     for name, key in _SPECIAL.items():
@@ -129,12 +133,38 @@ def _with_generation(text: Text, config: Mapping[str, Any]) -> Text:
             raise BuildError(
                 f"{key} is {value!r}, not an id or a list of ids", where="generation config", fix="fetch it again"
             )
+        if ids and vocabulary and max(ids) >= vocabulary:
+            raise BuildError(
+                f"{key} is {value!r}, and the tokenizer has {vocabulary} ids",
+                where="generation config",
+                fix="take the tokenizer and the settings of one model",
+            )
         if ids and ids[0] in content:
             variables[name] = content[ids[0]]
         if ids and name == "eos_token":
             stop_ids = tuple(ids)
     defaults = dict(text.defaults or {})
-    defaults |= {key: config[key] for key in _SAMPLING if isinstance(config.get(key), (int, float))}
+    defaults |= {key: _setting(key, config[key]) for key in _SAMPLING if config.get(key) is not None}
     if config.get("do_sample") is False:
         defaults = {"temperature": 0.0}
     return replace(text, template_variables=variables, stop_ids=stop_ids, defaults=defaults)
+
+
+def _ids(tokenizer: Mapping[str, Any], added: Mapping[int, str]) -> int:
+    """One more than the highest id of a tokenizer.json; 0 where it has no vocabulary."""
+    vocab = tokenizer.get("model", {}).get("vocab") or ()
+    known = vocab.values() if isinstance(vocab, dict) else range(len(vocab))
+    return max((*known, *added), default=-1) + 1 if vocab else 0
+
+
+def _setting(key: str, value: Any) -> float:
+    whole, low, high = _SAMPLING[key]
+    number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+    if not number or not low <= value <= high:
+        raise BuildError(
+            f"{key} is {value!r}, not {'a whole number' if whole else 'a number'} from {low} to {high}",
+            where="generation config",
+            fix="correct it, or take the file of the model's publisher",
+        )
+    setting: float = value
+    return setting

@@ -15,7 +15,17 @@ from pih_runtime.errors import ResolutionError
 from pih_runtime.plan import Cache, Limits, Plan, Weight, check, to_json
 from pih_steps.lower.bind import Binding, bind
 from pih_steps.lower.checkpoint import Checkpoint, Tensor
-from pih_steps.lower.config import attention_heads, check_context, expect, inv_freq, real, rope_theta, whole
+from pih_steps.lower.config import (
+    Looked,
+    attention_heads,
+    check_context,
+    check_full_attention,
+    expect,
+    inv_freq,
+    real,
+    rope_theta,
+    whole,
+)
 from pih_steps.lower.formats import tensor_bytes
 from pih_steps.lower.fuse import accumulate, merge_linears, merge_ropes
 from pih_steps.lower.graph import Builder, Graph, Parameter
@@ -36,6 +46,7 @@ __all__ = [
     "Tensor",
     "attention_heads",
     "check_context",
+    "check_full_attention",
     "expect",
     "inv_freq",
     "lower",
@@ -85,7 +96,9 @@ def lower(
             where="limits",
             fix="all at least 1, and tokens at least seqs: each sequence decodes one token a step",
         )
-    graph = shard(graph_function(checkpoint.config, checkpoint.tensors, limits), ranks)
+    config = Looked(checkpoint.config)
+    graph = shard(graph_function(config, checkpoint.tensors, limits), ranks)
+    config.check()
     graph = merge_ropes(accumulate(merge_linears(graph, report)))
     one = tuple(Cache(c.name, c.layers, c.kv_heads, c.head_dim, page_size, 1, kv_dtype) for c in graph.caches)
     pages = _pages(limits, page_size, spill, sum(cache.nbytes for cache in one))

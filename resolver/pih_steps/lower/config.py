@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Context, Decimal
 from struct import pack, unpack
 from typing import Any
@@ -11,6 +11,49 @@ from pih_runtime.errors import BuildError, ResolutionError
 from pih_runtime.plan import Limits
 
 _DIGITS = Context(prec=40)
+# Keys of Hugging Face's configs that no number of a decoder at inference comes from: about training, files, the library
+# that wrote them, its classes and outputs, and ids and sampling, which the `model` step reads.
+_NEUTRAL = frozenset((
+    "_attn_implementation", "_flash_attn_2_enabled", "_name_or_path", "architectures", "attention_dropout",
+    "attn_implementation", "auto_map", "bos_token_id", "chunk_size_feed_forward", "decoder_start_token_id", "dtype",
+    "embd_pdrop", "eos_token_id", "finetuning_task", "hidden_dropout", "id2label", "initializer_range",
+    "is_llama_config", "label2id", "max_length", "max_window_layers", "min_length", "name_or_path",
+    "output_attentions", "output_hidden_states", "pad_token_id", "prefix", "pretraining_tp", "problem_type",
+    "resid_pdrop", "return_dict", "sep_token_id", "task_specific_params", "temperature", "tokenizer_class", "top_k",
+    "top_p", "torch_dtype", "torchscript", "transformers.js_config", "transformers_version", "unk_token_id",
+    "unsloth_fixed", "unsloth_version", "use_cache",
+))  # fmt: skip
+
+
+_PLAIN_ROPE = ("rope_type", "type", "rope_theta", "partial_rotary_factor")
+
+
+class Looked(Mapping[str, Any]):
+    """A config that remembers which of its keys were looked at."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._config = config
+        self._seen: set[str] = set()
+
+    def __getitem__(self, key: str) -> Any:
+        self._seen.add(key)
+        return self._config[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._config)
+
+    def __len__(self) -> int:
+        return len(self._config)
+
+    def check(self) -> None:
+        """Raises BuildError for a key that says something, and that nobody looked at: it may change every answer."""
+        for key, value in self._config.items():
+            if value and key not in self._seen and key not in _NEUTRAL:
+                raise BuildError(
+                    f"config key {key} is {value!r:.100}, of which the model plugin knows nothing",
+                    where="config",
+                    fix="take a model plugin that honours it: without it the answers would be wrong",
+                )
 
 
 def whole(config: Mapping[str, Any], key: str, default: int | None = None) -> int:
@@ -62,14 +105,28 @@ def check_context(config: Mapping[str, Any], limits: Limits) -> None:
 
 
 def rope_theta(config: Mapping[str, Any]) -> float:
-    """The base of plain rotary embeddings; a scaled kind is refused, it would change every answer."""
+    """The base of plain rotary embeddings; another kind, or one of a part of each head, would change every answer."""
     parameters = config.get("rope_parameters") or config.get("rope_scaling") or {}
     if (
         not isinstance(parameters, Mapping)
         or parameters.get("rope_type", parameters.get("type", "default")) != "default"
+        or any(value for key, value in parameters.items() if key not in _PLAIN_ROPE)
     ):
         raise _bad("rope_scaling", parameters, "null")
-    return real({**config, **parameters}, "rope_theta")
+    for part in (config, parameters):
+        expect(part, "partial_rotary_factor", (1.0,))
+    theta = config.get("rope_theta")
+    return real({"rope_theta": theta, **parameters}, "rope_theta")
+
+
+def check_full_attention(config: Mapping[str, Any]) -> None:
+    """Every layer must look at all positions before it."""
+    layers = config.get("layer_types") or ()
+    if not isinstance(layers, (list, tuple)) or any(kind != "full_attention" for kind in layers):
+        raise _bad("layer_types", layers, "'full_attention' for each")
+    if "use_sliding_window" in config:
+        expect(config, "use_sliding_window", (False,))
+        config.get("sliding_window")  # what says nothing then
 
 
 def inv_freq(theta: float, head_dim: int) -> tuple[float, ...]:

@@ -26,6 +26,8 @@ _IN_LAYER = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
+# Of a file's tensors' layout, and of scaling, which is only read where there is some.
+_NEUTRAL = ("tensor_data_layout", "rope.scaling.finetuned", "rope.scaling.original_context_length")
 # Writers of llama files permute the rows of q and k, so that a rotated pair lies side by side.
 _PAIRS = {"llama": "adjacent", "qwen3": "half"}
 
@@ -52,21 +54,27 @@ def hf_config(metadata: Mapping[str, Any], tensors: set[str], where: str) -> dic
             f"the architecture {family!r} is not known here", where=where, fix=f"known are {', '.join(_PAIRS)}"
         )
 
+    asked = {f"{family}.{key}" for key in _NEUTRAL}
+
     def number(key: str, kind: type, default: Any = None) -> Any:
+        asked.add(f"{family}.{key}")
         value = metadata.get(f"{family}.{key}", default)
         if isinstance(value, bool) or not isinstance(value, kind):
             raise BuildError(f"metadata {family}.{key} is {value!r}, not {kind.__name__}", where=where)
         return value
 
     scaling = metadata.get(f"{family}.rope.scaling.type", "none")
+    asked.add(f"{family}.rope.scaling.type")
     if scaling != "none":
         raise BuildError(f"metadata {family}.rope.scaling.type is {scaling!r}", where=where, fix="only 'none' is known")
     hidden, heads = number("embedding_length", int), number("attention.head_count", int)
     head_dim = number("attention.key_length", int, hidden // heads if heads > 0 else 0)
     if number("rope.dimension_count", int, head_dim) != head_dim:
         raise BuildError("only rotation of whole heads is known", where=where, fix=f"{family}.rope.dimension_count")
+    if number("attention.value_length", int, head_dim) != head_dim:
+        raise BuildError("keys and values of other lengths", where=where, fix=f"{family}.attention.value_length")
     vocab = metadata.get("tokenizer.ggml.tokens")
-    return {
+    config = {
         "model_type": family,
         "hidden_act": "silu",
         "hidden_size": hidden,
@@ -82,3 +90,11 @@ def hf_config(metadata: Mapping[str, Any], tensors: set[str], where: str) -> dic
         "tie_word_embeddings": "output.weight" not in tensors,
         "vocab_size": number("vocab_size", int, len(vocab) if isinstance(vocab, list) else None),
     }
+    for key, value in metadata.items():
+        if key.startswith(f"{family}.") and value and key not in asked:
+            raise BuildError(
+                f"metadata {key} is {value!r:.100}, of which nothing is known here",
+                where=where,
+                fix="take a file without it: what it changes would be wrong",
+            )
+    return config

@@ -27,6 +27,7 @@ import numpy.typing as npt
 from pih_runtime.errors import BuildError
 from pih_runtime.plan import Weight
 from pih_steps.lower.checkpoint import Checkpoint, tensor_row_bytes
+from pih_steps.lower.finite import check_finite
 from pih_steps.lower.formats import matrix
 
 Bytes = npt.NDArray[np.uint8]
@@ -36,7 +37,10 @@ _FIX = "take the checkpoint that was locked, or lock again: pih lock"
 
 
 def packed_chunks(weight: Weight, checkpoint: Checkpoint) -> Iterator[bytes]:
-    """The packed bytes of a weight, in pieces; `check_sources` comes first."""
+    """The packed bytes of a weight, in pieces; `check_sources` comes first.
+
+    Raises BuildError for a value that is no finite number.
+    """
     if weight.values:
         yield np.asarray(weight.values, "<f4").tobytes()
     for source in weight.sources:
@@ -48,6 +52,7 @@ def packed_chunks(weight: Weight, checkpoint: Checkpoint) -> Iterator[bytes]:
         for start in range(0, rows, step):
             stop = min(start + step, rows)
             raw = np.frombuffer(checkpoint.read(source, start, stop), np.uint8).reshape(stop - start, stride)
+            check_finite(raw, tensor.format, source, checkpoint.where)
             yield pack(raw).tobytes()
 
 

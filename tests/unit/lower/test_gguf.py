@@ -185,6 +185,10 @@ def test_a_key_twice_is_refused():
         ({"llama.block_count": "one"}, "llama.block_count is 'one', not int"),
         ({"llama.rope.scaling.type": "yarn"}, "rope.scaling.type is 'yarn'"),
         ({"llama.rope.dimension_count": 8}, "only rotation of whole heads"),
+        ({"llama.attention.value_length": 8}, "keys and values of other lengths"),
+        ({"llama.attention.sliding_window": 4096}, "llama.attention.sliding_window is 4096, of which nothing is known"),
+        ({"llama.expert_count": 8}, "llama.expert_count is 8, of which nothing is known"),
+        ({"llama.logit_scale": 0.5}, "llama.logit_scale is 0.5"),
         ({"tokenizer.ggml.tokens": 3}, "llama.vocab_size is None"),
     ],
 )

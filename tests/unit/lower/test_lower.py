@@ -113,7 +113,10 @@ def test_a_value_is_quantized_again_only_after_it_changed(changed):
         z = g.linear("z", x, "table", 64)
         return g.finish(g.silu_mul("out", g.silu_mul("w", y, z), g.linear("v", z, "b", 64)))
 
-    assert ops(lower(checkpoint(), graph, quantized_report(), LIMITS).plan).count("quantize") == 2 + changed
+    assert (
+        ops(lower(replace(checkpoint(), config={}), graph, quantized_report(), LIMITS).plan).count("quantize")
+        == 2 + changed
+    )
 
 
 def test_tied_embeddings_take_a_layout_that_both_ops_read():
@@ -132,7 +135,10 @@ def test_rows_that_fill_no_tile_take_a_layout_without_tiles():
         x = g.embed("x", "table", 48, 64)
         return g.finish(g.silu_mul("y", g.linear("a", x, "a", 24), g.linear("b", x, "b", 32)))
 
-    weights = {weight.name: weight.layout for weight in lower(checkpoint(), graph, tiled_first, LIMITS).plan.weights}
+    weights = {
+        weight.name: weight.layout
+        for weight in lower(replace(checkpoint(), config={}), graph, tiled_first, LIMITS).plan.weights
+    }
     assert weights == {"table": "rows", "a": "rows", "b": "tile16"}
 
 
@@ -298,6 +304,22 @@ CONTRADICTIONS = {
     "attention_bias is True, expected False": (None, {"attention_bias": True}),
     "hidden_act is 'gelu', expected 'silu'": (None, {"hidden_act": "gelu"}),
     "rope_theta is None": (None, {"rope_theta": None}),
+    "model_type is 'granite', expected 'llama'": (None, {"model_type": "granite"}),
+    "config key embedding_multiplier is 12.0, of which": (None, {"embedding_multiplier": 12.0}),
+    "config key no_rope_layers is .1, 1, 0., of which": (None, {"no_rope_layers": [1, 1, 0]}),
+    "config key sliding_window is 4096, of which": (None, {"sliding_window": 4096}),
+    "config key quantization_config is": (None, {"quantization_config": {"quant_method": "fp8"}}),
+    "config key rope_interleaved is True": (None, {"rope_interleaved": True}),
+    "config key rope_scaling is": (None, {"rope_parameters": {"rope_theta": 1e4}, "rope_scaling": {"type": "yarn"}}),
+    "use_sliding_window is True": (None, {"use_sliding_window": True, "sliding_window": 64}),
+    "layer_types is": (None, {"layer_types": ["full_attention", "sliding_attention"]}),
+    "layer_types is 3": (None, {"layer_types": 3}),
+    "partial_rotary_factor is 0.5, expected 1.0": (None, {"partial_rotary_factor": 0.5}),
+    "partial_rotary_factor is 0.25, expected 1.0": (None, {"rope_parameters": {"partial_rotary_factor": 0.25}}),
+    "rope_scaling is .*attention_factor.*, expected null": (
+        None,
+        {"rope_parameters": {"rope_type": "default", "attention_factor": 1.2}},
+    ),
     "a context of 32 is more than the model's 16 positions": (None, {"max_position_embeddings": 16}),
 }
 
@@ -313,6 +335,18 @@ def test_a_config_that_contradicts_its_tensors_is_refused(message):
 def test_rope_parameters_of_newer_configs_are_read():
     newer = checkpoint(rope_theta=None, rope_parameters={"rope_type": "default", "rope_theta": 1e4})
     assert plan_sha256(lowered(newer).plan) == plan_sha256(lowered().plan)
+
+
+def test_what_says_nothing_of_the_numbers_is_let_be():
+    """As in the configs of SmolLM2, of Qwen2.5 and of files that tools have written."""
+    harmless = {
+        "architectures": ["LlamaForCausalLM"], "torch_dtype": "bfloat16", "initializer_range": 0.04, "use_cache": True,
+        "is_llama_config": True, "rope_interleaved": False, "rope_scaling": None, "pretraining_tp": 1,
+        "transformers.js_config": {"dtype": "fp32"}, "attention_dropout": 0.1, "eos_token_id": [1, 2],
+        "use_sliding_window": False, "sliding_window": 131072, "max_window_layers": 2,
+        "layer_types": ["full_attention"] * 2, "partial_rotary_factor": 1.0, "num_experts": 0,
+    }  # fmt: skip
+    assert plan_sha256(lowered(checkpoint(**harmless)).plan) == plan_sha256(lowered().plan)
 
 
 def test_a_tied_head_that_is_stored_all_the_same_is_left_out():

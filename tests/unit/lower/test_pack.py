@@ -10,7 +10,8 @@ from pih_runtime.errors import BuildError
 from pih_runtime.plan import Weight
 from pih_steps.lower import pack
 from pih_steps.lower.checkpoint import Checkpoint, Tensor
-from pih_steps.lower.formats import row_bytes, tensor_bytes
+from pih_steps.lower.finite import check_finite
+from pih_steps.lower.formats import BLOCKS, head_bytes, row_bytes, tensor_bytes
 
 KINDS = gguf.GGMLQuantizationType
 
@@ -78,7 +79,7 @@ def test_bf16_pair16_holds_every_value_in_its_place():
 
 @pytest.mark.parametrize("format_", ["f32", "q4_1"])
 def test_rows_are_as_stored(format_):
-    raw = np.random.default_rng(0).integers(0, 256, (8, row_bytes(format_, 64, "")), dtype=np.uint8)
+    raw = np.random.default_rng(0).integers(0, 0x78, (8, row_bytes(format_, 64, "")), dtype=np.uint8)
     assert (packed(weight(format_, "rows", (8, 64), "a"), checkpoint(a=(format_, raw, 64))) == raw.ravel()).all()
 
 
@@ -140,3 +141,30 @@ def test_an_unknown_layout_is_refused():
     raw, _ = quantized(KINDS.Q4_1, rows=16)
     with pytest.raises(BuildError, match="no packing of q4_1 into the layout 'spiral'"):
         packed(weight("q4_1", "spiral", (16, 96), "a"), checkpoint(a=("q4_1", raw, 96)))
+
+
+NO_NUMBERS = {
+    "f32": [b"\0\0\x80\x7f", b"\0\0\xc0\xff", b"\1\0\x80\x7f"],
+    "f16": [b"\0\x7c", b"\0\xfc", b"\1\x7c"],
+    "bf16": [b"\x80\x7f", b"\x80\xff", b"\xc0\x7f"],
+    "q4_1": [b"\0\x7c", b"\0\0\0\xfe"],  # scale, minimum
+    "q8_0": [b"\0\x7c"],
+    "int8": [b"\0\0\x80\x7f"],
+}
+
+
+@pytest.mark.parametrize("format_", NO_NUMBERS)
+def test_a_value_that_is_no_finite_number_is_refused_wherever_it_stands(format_):
+    size = tensor_bytes(format_, (16, 64), "")
+    row, head, block = size // 16, head_bytes(format_), BLOCKS[format_][1]
+    sound = np.full(size, 0x77, np.uint8)  # finite in every format
+    sound[row * np.arange(16)[:, None] + np.arange(head)] = 0
+    check_finite(sound.reshape(16, row), format_, "w", "x.gguf")
+    for bad in NO_NUMBERS[format_]:
+        blocks = range(head, row, block)
+        for start in [0] if head else [blocks[0], blocks[-1]]:
+            for line in (0, 15):
+                data = sound.reshape(16, row).copy()
+                data[line, start : start + len(bad)] = np.frombuffer(bad, np.uint8)
+                with pytest.raises(BuildError, match=r"x\.gguf: tensor w has values that are no finite numbers"):
+                    check_finite(data, format_, "w", "x.gguf")

@@ -194,7 +194,7 @@ def test_a_gguf_file_brings_its_text(wheel, tmp_path):
 
 def own_files(tmp_path, generation):
     content = {
-        "model": {"type": "BPE"},
+        "model": {"type": "BPE", "vocab": {"a": 0, "b": 7}},
         "added_tokens": [{"id": 5, "content": "<end>"}, {"id": 6, "content": "<begin>"}],
     }
     (tmp_path / "tokenizer.json").write_text(json.dumps(content))
@@ -228,6 +228,12 @@ def test_a_model_that_does_not_sample_is_greedy(tmp_path):
     [
         ("generation", {}, "the model has no stop ids"),
         ("generation", {"eos_token_id": "end"}, "eos_token_id is 'end', not an id"),
+        ("generation", {"eos_token_id": [5, 8]}, r"eos_token_id is \[5, 8\], and the tokenizer has 8 ids"),
+        ("generation", {"eos_token_id": 5, "temperature": -1}, "temperature is -1, not a number from 0 to 100"),
+        ("generation", {"eos_token_id": 5, "top_p": 5}, "top_p is 5, not a number from 0 to 1"),
+        ("generation", {"eos_token_id": 5, "top_k": "x"}, "top_k is 'x', not a whole number"),
+        ("generation", {"eos_token_id": 5, "top_k": 2.5}, "top_k is 2.5, not a whole number"),
+        ("generation", {"eos_token_id": 5, "min_p": True}, "min_p is True, not a number"),
         ("generation", [], "not a JSON object"),
         ("tokenizer", {}, "not a tokenizer.json"),
         ("tokenizer", {"model": {"type": "Magic"}}, "unknown kind 'Magic'"),

@@ -12,6 +12,7 @@ from pih_steps.lower import (
     Tensor,
     attention_heads,
     check_context,
+    check_full_attention,
     expect,
     inv_freq,
     real,
@@ -27,11 +28,12 @@ def graph(config: Mapping[str, Any], tensors: Mapping[str, Tensor], limits: Limi
     hidden, ffn, vocab = (whole(config, key) for key in ("hidden_size", "intermediate_size", "vocab_size"))
     layers, eps = whole(config, "num_hidden_layers"), real(config, "rms_norm_eps")
     heads, kv_heads, head_dim = attention_heads(config)
+    expect(config, "model_type", ("qwen3",))
     pairs = expect(config, "rope_pairs", ("half",))
     tied = expect(config, "tie_word_embeddings", (False, True))
     expect(config, "hidden_act", ("silu",))
     expect(config, "attention_bias", (False,))
-    expect(config, "use_sliding_window", (False,))
+    check_full_attention(config)
     check_context(config, limits)
 
     g = Builder("qwen3", tensors)
