@@ -19,7 +19,13 @@ WEIGHTS = bytes(range(256)) * 16
 
 def lock_text(lock=LOCK):
     """The text of a lock whose plan is the one here."""
-    return locks.to_json(attrs.evolve(lock, plan=attrs.evolve(lock.plan, sha256=hashlib.sha256(PLAN).hexdigest())))
+    digest = hashlib.sha256(PLAN).hexdigest()
+    steps = tuple(
+        attrs.evolve(step, params={**step.params, "expected_plan_sha256": digest}) if step.id == "plan" else step
+        for step in lock.build.steps
+    )
+    build, plan = attrs.evolve(lock.build, steps=steps), attrs.evolve(lock.plan, sha256=digest)
+    return locks.to_json(attrs.evolve(lock, plan=plan, build=build))
 
 
 def write(folder, *, lock=LOCK, change=lambda _step, files: files):

@@ -9,6 +9,7 @@ import io
 import lzma
 import os
 import re
+import shlex
 import shutil
 import tarfile
 import tempfile
@@ -16,10 +17,10 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
 from pih.build import extract
-from pih.tarball import TarFile
+from pih.tarball import RefusedError, TarFile
 from pih_runtime.errors import PihError, SealError, UsageError, WorkerError
 from pih_steps.spec import of_the_disk
 
@@ -28,6 +29,10 @@ _PART = re.compile(r"(\./)?(oci-layout|index\.json|manifest\.json|blobs/sha256/[
 # A compressed layer does not shrink further, and JSON by a tenth; a little is allowed to any archive.
 _MAX_RATIO, _FREE = 20, 64 << 20
 _CHUNK = 1 << 20
+_Mode = Literal["r:", "r:gz", "r:bz2", "r:xz"]
+# RFC 1952, 2.3.1; bzip2's and xz's own file formats; RFC 8878, 3.1.1
+_MODES: dict[bytes, _Mode] = {b"\x1f\x8b": "r:gz", b"BZh": "r:bz2", b"\xfd7zXZ\0": "r:xz"}
+_ZSTANDARD = b"\x28\xb5\x2f\xfd"
 _LARGE = 16 << 20  # bytes of a file that is no document: the largest that `layout` reads
 _FIX = "name the folder of an image layout, an archive of it, or the root that it was unpacked to"
 
@@ -53,14 +58,18 @@ def _copied(path: Path, copy: Copy) -> Iterator[Path]:
     if not path.is_file():
         yield path
         return
+    name = shlex.quote(f"./{path}" if str(path).startswith("-") else str(path))
     if _carried(path):
         what = "this is a file that carries a bundle, which checks, shows and installs itself"
-        raise UsageError(what, where=str(path), fix=f"sh {path} verify; sh {path} shows what else it does")
-    if _zstandard(path):
-        raise UsageError("it is compressed with zstd, which is not read here", where=str(path), fix=f"zstd -d {path}")
+        raise UsageError(what, where=str(path), fix=f"sh {name} verify; sh {name} shows what else it does")
+    begins = _begins(path)
+    if begins.startswith(_ZSTANDARD):
+        raise UsageError("it is compressed with zstd, which is not read here", where=str(path), fix=f"zstd -d {name}")
     with tempfile.TemporaryDirectory(prefix="pih-") as folder:
         try:
-            _extract(path, Path(folder), copy)
+            # by its first bytes: a reader that tries each form in turn takes zeros without an end for the padding of xz
+            modes: list[_Mode] = [mode for magic, mode in _MODES.items() if begins.startswith(magic)]
+            _extract(path, modes[0] if modes else "r:", Path(folder), copy)
         except (*_UNREADABLE, extract.UnsafePathError) as problem:
             if of_the_disk(problem):
                 raise _full(path, folder, problem) from problem
@@ -80,8 +89,8 @@ def _full(path: Path, folder: str, problem: Exception) -> WorkerError:
 
 def _words(problem: Exception) -> str:
     """Our own words, and none of tarfile's about the formats that it tried."""
-    plain = isinstance(problem, extract.UnsafePathError | tarfile.TarError) and "\n" not in str(problem)
-    return str(problem) if plain else "it is damaged, or no tar at all"
+    ours = isinstance(problem, extract.UnsafePathError | RefusedError) or str(problem) == "unexpected end of data"
+    return str(problem) if ours else "it is damaged, or no tar at all"
 
 
 def _carried(path: Path) -> bool:
@@ -91,16 +100,15 @@ def _carried(path: Path) -> bool:
     return first == b"#!/bin/sh\n" and third.startswith(b"SELF=")
 
 
-def _zstandard(path: Path) -> bool:
-    """RFC 8878, 3.1.1: a frame's magic number."""
+def _begins(path: Path) -> bytes:
     with path.open("rb") as file:
-        return file.read(4) == b"\x28\xb5\x2f\xfd"
+        return file.read(6)
 
 
-def _extract(path: Path, root: Path, copy: Copy) -> None:
+def _extract(path: Path, mode: _Mode, root: Path, copy: Copy) -> None:
     left = path.stat().st_size * _MAX_RATIO + _FREE
     seen: set[str] = set()
-    with TarFile.open(path) as tar:
+    with TarFile.open(path, mode) as tar:
         for entry in tar:
             if entry.isdir():
                 continue
@@ -115,9 +123,10 @@ def _extract(path: Path, root: Path, copy: Copy) -> None:
             if content is not None:
                 copy(root, name, content, entry.size)
         assert tar.fileobj is not None
-        while rest := tar.fileobj.read(_CHUNK):  # two blocks of zeros end it, and fill it up
+        left = _FREE
+        while rest := tar.fileobj.read(_CHUNK):  # two blocks of zeros end it, and some more fill it up
             left -= len(rest)
-            if left < 0 or any(rest):
+            if left < 0 or rest.count(0) != len(rest):
                 raise extract.UnsafePathError("there are bytes behind its end")
 
 

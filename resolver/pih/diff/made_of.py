@@ -30,6 +30,10 @@ def _plugins(found: Difference) -> Iterator[Sentence]:
             yield Sentence(f"New plugin {row.name} {row.new}{size}.", frozenset([row.name]))
         else:
             yield Sentence(f"Plugin {row.name} {row.old} is gone{size}.", frozenset([row.name]))
+    old = {(item.id, item.version): item.manifest for item in found.old.plugins}
+    for item in found.new.plugins:
+        if old.get((item.id, item.version), item.manifest) != item.manifest:
+            yield Sentence(f"Plugin {item.id} has another manifest under the same version, {item.version}.")
 
 
 def _artifacts(found: Difference) -> Iterator[Sentence]:

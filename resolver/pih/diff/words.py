@@ -60,15 +60,7 @@ def _lock(found: Difference) -> Iterator[Sentence]:
     for row in found.plan:
         yield Sentence(f"The plan of the model's calls is another one: {row.old} → {row.new}.")
     if found.parts and not found.plan:
-        names = _of_plugins(found)
-        parts = [f"{part} ({names})" if part == "plugins" and names else part for part in found.parts]
-        yield Sentence(f"Only these parts of the lock changed: {listed(parts)}.")
-
-
-def _of_plugins(found: Difference) -> str:
-    """Those that say something else of themselves under the same version."""
-    old = {item.id: item.manifest for item in found.old.plugins}
-    return listed(item.id for item in found.new.plugins if old.get(item.id, item.manifest) != item.manifest)
+        yield Sentence(f"Only these parts of the lock changed: {listed(found.parts)}.")
 
 
 def _rest(found: Difference, told: frozenset[str]) -> Iterator[Sentence]:

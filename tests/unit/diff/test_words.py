@@ -192,7 +192,10 @@ def test_what_no_sentence_is_about_is_told_all_the_same():
     plugins = (attrs.evolve(first, manifest="0"), *rest)
     other = attrs.evolve(FIRST, image=None, plugins=plugins, parts=FIRST.parts | {"plugins": "0"})
     found = compare(attrs.evolve(FIRST, image=None), other)
-    assert words.sentences(found)[0] == f"Only these parts of the lock changed: plugins ({first.id})."
+    told = f"Plugin {first.id} has another manifest under the same version, {first.version}."
+    assert words.sentences(found)[0] == told
+    other = attrs.evolve(other, settings=FIRST.settings | {"service.port": "9000"})
+    assert told in words.sentences(compare(attrs.evolve(FIRST, image=None), other))
 
 
 def test_what_the_weights_are_checked_against_and_when():

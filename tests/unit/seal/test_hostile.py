@@ -384,6 +384,14 @@ def test_an_archive_of_a_sealed_layout_is_verified_like_it(sealed, tmp_path):
         assert verify.whole(folder).documents == verify.whole(sealed).documents
 
 
+def test_a_file_of_zeros_is_no_archive(tmp_path):
+    """A hole of 16 GiB: as a tar it has ended, as an archive of xz its padding would have no end."""
+    with (tmp_path / "x.tar").open("wb") as file:
+        file.truncate(16 << 30)
+    with pytest.raises(SealError, match="bytes behind its end"), archive.unpacked(tmp_path / "x.tar"):
+        pass
+
+
 @pytest.mark.parametrize("mode", ["w", "w:gz", "w:xz", "w:bz2"])
 def test_bytes_behind_the_end_of_an_archive(sealed, tmp_path, mode):
     """Zeros may fill it up, as tar does; anything else is of nobody that the seal knows."""
