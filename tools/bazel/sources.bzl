@@ -3,7 +3,11 @@
 PihSourcesInfo = provider(doc = "Source trees.", fields = {"packages": "folders in them that are packages: no glob sees into one"})
 
 def _sources_impl(ctx):
-    return [DefaultInfo(files = depset(ctx.files.srcs)), PihSourcesInfo(packages = ctx.attr.packages)]
+    files = ctx.files.srcs
+    return [
+        DefaultInfo(files = depset(files), runfiles = ctx.runfiles(files = files)),
+        PihSourcesInfo(packages = ctx.attr.packages),
+    ]
 
 _sources = rule(
     implementation = _sources_impl,
