@@ -6,7 +6,7 @@ import pytest
 from pih import lock
 from pih.cli._worker import not_run_yet
 from pih.cli.build import run_line
-from tests.support.program import ROOT, pih
+from tests.support.program import ROOT
 
 REFERENCE = "localhost/pih/x:0.1.0"
 
@@ -32,16 +32,6 @@ def test_several_ranks_have_no_line_to_run_but_the_reason():
 @pytest.mark.parametrize("name", ["smollm2-cpu", "qwen3-4090d"])
 def test_one_rank_is_run(name):
     assert not_run_yet(lock.read(ROOT / f"profiles/{name}.lock.json")) == ""
-
-
-@pytest.mark.parametrize("command", [["run", "--prompt", "x"], ["serve"]])
-def test_several_ranks_are_refused_before_anything_is_fetched_or_built(command, tmp_path):
-    done = pih(*command, "--profile", "profiles/qwen3-4090d-x2.toml", environment={"PIH_STORE": tmp_path}, check=False)
-    assert (done.returncode, done.stdout) == (9, "")
-    told = done.stderr.strip().splitlines()[-2:]
-    assert told[0].endswith("device.count = 2: 2 ranks, one for each device: running several is not there yet")
-    assert told[1].startswith("  to fix: set device.count = 1")
-    assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size > 1_000_000]
 
 
 def test_a_cpu_deployment_needs_nothing_of_its_host():
