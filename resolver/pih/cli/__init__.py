@@ -10,6 +10,7 @@ import importlib
 import os
 import sys
 from contextlib import suppress
+from difflib import get_close_matches
 from typing import TextIO
 
 import click
@@ -53,6 +54,18 @@ class _Commands(click.Group):
         module = importlib.import_module(f"pih.cli.{cmd_name}")
         command: click.Command = module.command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click's, whose error suggests a near name only of commands that were imported."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as problem:
+            near = get_close_matches(args[0], COMMANDS, 1)
+            if not near:
+                raise
+            raise click.UsageError(f"{problem.message} Did you mean {near[0]!r}?", ctx) from problem
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
         with formatter.section("Commands"):

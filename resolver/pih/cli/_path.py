@@ -19,4 +19,7 @@ class Path(click.Path):
             self.fail("an empty text names no path", param, ctx)
         if text.endswith("/") and not self.dir_okay:
             self.fail(f"{text} is the name of a folder", param, ctx)
-        return super().convert(value, param, ctx)
+        found = super().convert(value, param, ctx)
+        if self.exists and not self.dir_okay and not os.path.isfile(found):  # noqa: PTH113 - text, bytes or path
+            self.fail(f"{text} is no plain file", param, ctx)
+        return found

@@ -18,6 +18,7 @@ from pih.lock import Lock
 from pih_runtime.errors import SealError, UsageError, WorkerError
 
 _READY_SECONDS = 120.0
+_ERROR, _FIX = "pih-worker: error: ", "\n  to fix: "  # as a worker prints what ends it
 
 engine_option = click.option(
     "--engine",
@@ -72,12 +73,22 @@ def worker(
         try:
             client.wait_ready(running.address, running.alive, _READY_SECONDS)
         except WorkerError as problem:
-            words = running.last_words()
             code = running.process.poll()
             kind = SealError if code == SealError.exit_code else WorkerError
-            fix = running.refused if code in engine.NOT_STARTED and running.refused else problem.fix
-            raise kind(f"{problem.what}{': ' + words if words else ''}", fix=fix) from problem
+            why, fix = _last_error(running.last_words())
+            if code in engine.NOT_STARTED and running.refused:
+                fix = running.refused
+            raise kind(f"{problem.what}{': ' + why if why else ''}", fix=fix or problem.fix) from problem
         yield running
+
+
+def _last_error(words: str) -> tuple[str, str]:
+    """What a worker's log ends with, and what it says to do: its error, else its last lines."""
+    _, found, error = words.rpartition(_ERROR)
+    if not found:
+        return "; ".join(words.splitlines()), ""
+    what, _, fix = error.partition(_FIX)
+    return what.strip(), fix.strip()
 
 
 def _started(

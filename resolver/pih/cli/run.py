@@ -17,7 +17,7 @@ from pih.cli import _worker, _workspace
 @click.option("--prompt", required=True, metavar="TEXT", help="What to ask, as one user message.")
 @click.option("--system", metavar="TEXT", help="A system message before it.")
 @click.option("--max-tokens", type=click.IntRange(1), default=512, show_default=True, help="Longest answer, in tokens.")
-@click.option("--temperature", type=click.FloatRange(0), default=0.0, show_default=True, help="0 is greedy.")
+@click.option("--temperature", type=click.FloatRange(0, 2), default=0.0, show_default=True, help="0 is greedy.")
 @click.option("--seed", type=click.IntRange(0), help="Seed of the draws, where the temperature is not 0.")
 @_worker.engine_option
 @_worker.weights_option

@@ -144,7 +144,11 @@ def test_image_builds_without_the_bytes_and_the_weights_when_they_are_at_hand(lo
     damaged = ours(*ask, "--weights", output, check=False)
     assert damaged.returncode == 8  # the digests beside it tell, though nothing pins them
     assert "Traceback" not in damaged.stderr
-    assert "their digests are of" in damaged.stderr
+    first, fix = damaged.stderr.splitlines()[-2:]
+    assert first.startswith("pih: error: the worker ended before it was ready: /pih/weights/")
+    assert "their digests are of" in first
+    assert fix.startswith("  to fix: ")
+    assert "\\n" not in damaged.stderr
 
 
 @pytest.mark.parametrize("verify", ["start", "first-use"])

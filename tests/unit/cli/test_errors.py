@@ -46,6 +46,23 @@ def test_a_failure_in_words_and_as_one_line_of_json(capsys, monkeypatch, tmp_pat
 
 
 @pytest.mark.parametrize(
+    ("words", "near"),
+    [(("buld",), " Did you mean 'build'?"), (("catalog", "shw"), " Did you mean 'show'?"), (("xyzzy",), "")],
+)
+def test_a_command_that_is_none_names_the_nearest(capsys, monkeypatch, words, near):
+    code, _, err = failed(capsys, monkeypatch, *words)
+    assert (code, err.splitlines()[-1]) == (2, f"Error: No such command {words[-1]!r}.{near}")
+
+
+def test_a_pipe_is_no_file_of_weights(capsys, monkeypatch, tmp_path):
+    """Nobody would ever have read it to its end."""
+    os.mkfifo(tmp_path / "pipe")
+    words = ("serve", "--profile", str(ROOT / "profiles/qwen3-cpu.toml"), "--weights", str(tmp_path / "pipe"))
+    code, _, err = failed(capsys, monkeypatch, *words)
+    assert (code, "pipe is no plain file" in err) == (2, True), err
+
+
+@pytest.mark.parametrize(
     ("arguments", "where"),
     [
         (["--bad"], "pih"),
