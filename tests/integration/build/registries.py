@@ -82,15 +82,15 @@ def wheel(name="tiny", version="1.0", licence="License-Expression: MIT", tag="py
     return f"{name}-{version}-{tag}.whl", stream.getvalue()
 
 
-def npm_package(name="@scope/tiny", version="1.0.0"):
+def npm_package(name="@scope/tiny", version="1.0.0", content=b"{}"):
     """Bytes of the package's archive."""
     manifest = json.dumps({"name": name, "version": version, "license": "MIT"}).encode()
     stream = io.BytesIO()
     with gzip.GzipFile(fileobj=stream, mode="wb", mtime=0) as packed, tarfile.open(fileobj=packed, mode="w") as tar:
-        for path, content in {"package/package.json": manifest, "package/data.json": b"{}"}.items():
+        for path, data in {"package/package.json": manifest, "package/data.json": content}.items():
             member = tarfile.TarInfo(path)
-            member.size = len(content)
-            tar.addfile(member, io.BytesIO(content))
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
     return stream.getvalue()
 
 
@@ -106,7 +106,7 @@ def npm_answers(address, name, version, archive):
     return {f"/{name}": ({"Content-Type": "application/json"}, json.dumps(document).encode()), tarball: archive}
 
 
-def deb(name="tiny", version="1.0-1+b1", arch="amd64"):
+def deb(name="tiny", version="1.0-1+b1", arch="amd64", data=b"content"):
     """Bytes of a .deb with one file."""
 
     def tarball(files):
@@ -124,16 +124,13 @@ def deb(name="tiny", version="1.0-1+b1", arch="amd64"):
     parts = {
         "debian-binary": b"2.0\n",
         "control.tar.gz": tarball({"./control": control.encode()}),
-        "data.tar.gz": tarball({f"./usr/share/{name}": b"content"}),
+        "data.tar.gz": tarball({f"./usr/share/{name}": data}),
     }
-    data = b"!<arch>\n"
+    archive = b"!<arch>\n"
     for part, content in parts.items():
-        data += (
-            f"{part:16}{0:<12}{0:<6}{0:<6}{'100644':8}{len(content):<10}`\n".encode()
-            + content
-            + b"\n" * (len(content) % 2)
-        )
-    return data
+        head = f"{part:16}{0:<12}{0:<6}{0:<6}{'100644':8}{len(content):<10}`\n".encode()
+        archive += head + content + b"\n" * (len(content) % 2)
+    return archive
 
 
 def debian_archive(root: Path, path: str, data: bytes, name="tiny", version="1.0-1+b1", arch="amd64"):
@@ -173,6 +170,7 @@ def apt_settings(folder: Path, source: str):
         "Dir::Etc::sourceparts": folder / "etc/none",
         "APT::Architecture": "amd64",
         "Acquire::Languages": "none",
+        "APT::Sandbox::User": "root",  # for a namespace that has no other
     }
     (folder / "apt.conf").write_text("".join(f'{key} "{value}";\n' for key, value in settings.items()))
     return {"APT_CONFIG": str(folder / "apt.conf")}

@@ -17,7 +17,7 @@ import pytest
 from pih.build import check
 from pih.build.progress import Dropped, StepDone, StepFailed, StepStarted
 from pih.lock import BuildGraph
-from pih_runtime.errors import BuildError, FetchError, LockError
+from pih_runtime.errors import BuildError, FetchError, LockError, WorkerError
 from tests.integration.build.tiny import GRAPH, INTERPRETER, REPOSITORY, SEED, a_step
 
 
@@ -331,7 +331,7 @@ def test_a_disk_that_is_full_is_told_in_words(build, a_lock, store, monkeypatch)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(store.root / "tmp/x"))
 
     monkeypatch.setattr("shutil.copy", full)
-    with pytest.raises(BuildError, match="No space left") as failure:
+    with pytest.raises(WorkerError, match="No space left") as failure:
         build(a_lock)
     assert failure.value.where == str(store.root)
     assert list((store.root / "tmp").iterdir()) == []

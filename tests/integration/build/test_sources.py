@@ -1,7 +1,10 @@
 """Fetching with the real clients, from registries on loopback: what is locked comes, anything else is refused."""
 
+import random
+import shlex
 import shutil
 import subprocess
+import sys
 from contextlib import contextmanager
 
 import pytest
@@ -13,11 +16,14 @@ from pih.sources import parse_source
 from pih_runtime.errors import FetchError
 from tests.integration.build import registries
 from tests.integration.build.registries import artifact, quiet_environment, serving
+from tests.support.disk import on_small_disk
+from tests.support.program import ROOT
 
 needs_apt = pytest.mark.skipif(shutil.which("apt-get") is None, reason="this host has no apt")
 needs_npm = pytest.mark.skipif(shutil.which("npm") is None, reason="this host has no npm")
 POOL = "pool/main/t/tiny/tiny_1.0-1+b1_amd64.deb"
 DEB_PURL = "pkg:deb/debian/tiny@1.0-1%2Bb1?arch=amd64&path=pool/main/t/tiny/tiny_1.0-1%2Bb1_amd64.deb"
+BIG = random.Random(0).randbytes(4 << 20)
 REVISION = "0123456789012345678901234567890123456789"
 
 
@@ -231,8 +237,16 @@ def test_a_package_through_npm(bring, store, tmp_path):
 
 @needs_npm
 def test_a_package_that_npm_does_not_find(bring, tmp_path):
-    with npm_registry(tmp_path, b"") as environment, pytest.raises(FetchError, match="npm failed"):
+    with npm_registry(tmp_path, b"") as environment, pytest.raises(FetchError, match="npm failed") as failure:
         bring(artifact("gone", "npm", b"?", "pkg:npm/gone@1"), environment=environment)
+    assert "404" in failure.value.what
+
+
+@needs_npm
+def test_a_version_that_npm_does_not_find(bring, tmp_path):
+    with npm_registry(tmp_path, b"") as environment, pytest.raises(FetchError) as failure:
+        bring(artifact("@scope/tiny", "npm", b"?", "pkg:npm/%40scope/tiny@9.9.9"), environment=environment)
+    assert "No matching version found for @scope/tiny@9.9.9" in failure.value.what
 
 
 @contextmanager
@@ -346,3 +360,65 @@ def test_an_artifact_that_the_user_adds(bring, store, tmp_path):
         bring(wanted, offline=True)
     store.add_file(tmp_path / "by hand")
     bring(wanted, offline=True)
+
+
+FETCH = """
+import os, sys
+from pathlib import Path
+from pih.build import fetch, progress, store
+from pih.lock import Artifact
+_, disk, kind, size, digest, purl = sys.argv
+wanted = Artifact("tiny", "1.0", kind, digest, int(size), (purl,), "MIT", ())
+where = store.open_store(Path(disk, "store"))
+fetch.fetch([wanted], where, lock_folder=where.root, environment=os.environ, offline=False, listener=progress.silent)
+"""
+
+
+def on_a_full_disk(tmp_path, environment, wanted):
+    """What is told of fetching into a store with less room than the artifact takes."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    settings = {**quiet_environment(tmp_path), **environment, "PYTHONPATH": f"{ROOT / 'resolver'}:{ROOT / 'runtime'}"}
+    told = [sys.executable, "-c", FETCH, disk, wanted.kind, wanted.size, wanted.sha256, *wanted.purls]
+    return on_small_disk("2m", shlex.join(map(str, told)), disk, settings).stderr
+
+
+def check_full(told, client, tmp_path):
+    words = told[told.rindex("errors.WorkerError: ") :]
+    assert words.startswith(f"errors.WorkerError: {tmp_path}/disk/store: cannot work in the store: {client} met a full")
+    assert "set PIH_STORE to a folder on another one" in words
+    assert len(words.splitlines()) <= 3
+
+
+def test_a_full_disk_under_pip(tmp_path):
+    environment, wanted = the_wheel(tmp_path, text=BIG.decode("latin-1"))
+    check_full(on_a_full_disk(tmp_path, environment, wanted), "pip", tmp_path)
+
+
+@needs_npm
+def test_a_full_disk_under_npm(tmp_path):
+    data = registries.npm_package(content=BIG)
+    wanted = artifact("@scope/tiny", "npm", data, "pkg:npm/%40scope/tiny@1.0.0", "1.0.0")
+    with npm_registry(tmp_path, data) as environment:
+        check_full(on_a_full_disk(tmp_path, environment, wanted), "npm", tmp_path)
+
+
+def test_a_full_disk_under_the_client_of_hugging_face(tmp_path):
+    purl = f"pkg:huggingface/owner/tiny@{REVISION}?file_name=model.safetensors"
+    with hugging_face(BIG) as environment:
+        told = on_a_full_disk(tmp_path, environment, artifact("tiny/model.safetensors", "hf", BIG, purl, REVISION))
+    check_full(told, "huggingface_hub", tmp_path)
+
+
+@needs_apt
+def test_a_full_disk_under_apt(tmp_path):
+    data = registries.deb(data=BIG)
+    root = tmp_path / "archive"
+    root.mkdir()
+    registries.debian_archive(root, POOL, data)
+    with debian_server("http", root) as address:
+        environment = registries.apt_settings(tmp_path / "apt", address)
+        settings = {**quiet_environment(tmp_path), **environment}
+        subprocess.run(["apt-get", "-q", "update"], env=settings, check=True, capture_output=True)
+        told = on_a_full_disk(tmp_path, environment, artifact("tiny", "deb", data, DEB_PURL, "1.0-1+b1"))
+    check_full(told, "apt", tmp_path)

@@ -3,7 +3,6 @@
 import fcntl
 import os
 import random
-import shutil
 import signal
 import subprocess
 import time
@@ -12,6 +11,7 @@ from contextlib import suppress
 import pytest
 
 from tests.support.carried import carried, sh
+from tests.support.disk import on_small_disk
 
 CUTS = 200
 
@@ -102,18 +102,10 @@ def test_stopped_by_a_signal_it_takes_away_what_it_made(made, tmp_path):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """Runs a script with a file system of a few blocks at $DISK, in namespaces of its own."""
-    unshare = ["unshare", "--mount", "--map-root-user"]
-    if not shutil.which("unshare") or subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("no user and mount namespaces here (unshare)")
+    """Runs a script with a file system of a few blocks at $DISK."""
     disk = tmp_path / "disk"
     disk.mkdir()
-
-    def run(size, script):
-        whole = f"mount -t tmpfs -o size={size} none {disk}; DISK={disk}\n{script}"
-        return subprocess.run([*unshare, "sh", "-c", whole], capture_output=True, text=True, check=False)
-
-    return run
+    return lambda size, script: on_small_disk(size, script, disk)
 
 
 @pytest.mark.parametrize("kilobytes", [0, 4, 8, 12, 16, 24, 40])

@@ -1,6 +1,8 @@
 """Running a package manager's client: its words, its progress, its end."""
 
+import errno
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -8,6 +10,8 @@ import pytest
 
 from pih.build import command
 from pih_runtime.errors import FetchError
+from tests.support.disk import on_small_disk
+from tests.support.program import ROOT
 
 
 def run(folder, script, advanced=lambda _: None):
@@ -28,6 +32,46 @@ def test_its_last_lines_where_it_fails(tmp_path):
     assert "no such package" in str(failure.value)
     assert "line 98" in str(failure.value)
     assert "line 1\n" not in str(failure.value)
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("print('no such package'); sys.exit(1)", "no such package"),
+        ("sys.exit(3)", "exit code 3, and not a word"),
+        ("os.kill(os.getpid(), 9)", "exit code -9, and not a word"),
+    ],
+)
+def test_a_failure_is_never_without_words(tmp_path, script, words):
+    with pytest.raises(FetchError, match=words):
+        run(tmp_path, f"import os, sys; {script}")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "OSError: [Errno 28] No space left on device",
+        "npm error code ENOSPC",
+        "E: Write error - write (28: No space left on device)",
+        "Disk quota exceeded (os error 122)",
+    ],
+)
+def test_a_full_disk_is_no_fault_of_the_registries(tmp_path, said):
+    with pytest.raises(OSError, match="client met a full disk") as failure:
+        run(tmp_path, f"import sys; print({said!r}, file=sys.stderr); sys.exit('and so it ends')")
+    assert failure.value.errno == errno.ENOSPC
+    assert failure.value.strerror == f"client met a full disk\n    {said}"
+
+
+def test_a_disk_is_full_by_what_is_free_whatever_the_client_says(tmp_path):
+    source = (
+        "import os, pathlib, sys; from pih.build import command; folder = pathlib.Path(sys.argv[1])\n"
+        "command.run('client', ['sh', '-c', 'cat /dev/zero 2>/dev/null >fill'], folder, os.environ, missing='',"
+        " advanced=lambda _: None)"
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'resolver'}:{ROOT / 'runtime'}"}
+    done = on_small_disk("1m", f"{sys.executable} -c {shlex.quote(source)} $DISK", tmp_path, environment)
+    assert "OSError: [Errno 28] client met a full disk: " in done.stderr
 
 
 def test_a_client_that_is_not_installed(tmp_path):

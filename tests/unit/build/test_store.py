@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pih.build.store import default_root, open_store
 from pih.trust import keyring
-from pih_runtime.errors import BuildError, FetchError, LockError, UsageError
+from pih_runtime.errors import FetchError, LockError, UsageError, WorkerError
 from tests.unit.build.test_tree import nest
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -172,7 +172,7 @@ def test_a_user_without_a_home_is_told_what_to_set(place, monkeypatch):
 
 def test_a_store_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(BuildError, match=r"file.*PIH_STORE|PIH_STORE"):
+    with pytest.raises(WorkerError, match=r"file.*PIH_STORE|PIH_STORE"):
         open_store(tmp_path / "file")
 
 
@@ -183,7 +183,7 @@ def test_troubles_of_the_disk_are_told_in_words_and_leave_nothing(store, number)
             (folder / "half").write_text("x")
             raise OSError(number, os.strerror(number), str(folder / "file"))
 
-    with pytest.raises(BuildError, match=os.strerror(number)) as failure:
+    with pytest.raises(WorkerError, match=os.strerror(number)) as failure:
         work()
     assert failure.value.where == str(store.root)
     assert failure.value.fix
@@ -195,7 +195,7 @@ def test_a_store_that_cannot_be_written_is_named(store, monkeypatch):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(store.root / "tmp/x"))
 
     monkeypatch.setattr(Path, "mkdir", refuse)
-    with pytest.raises(BuildError, match="Read-only") as failure, store.workspace():
+    with pytest.raises(WorkerError, match="Read-only") as failure, store.workspace():
         pass
     assert "PIH_STORE" in failure.value.fix
     assert entries(store) == []
@@ -212,7 +212,7 @@ open_store(pathlib.Path({str(store.root)!r})).add_file(pathlib.Path({str(source)
 """
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'resolver'}:{ROOT / 'runtime'}"}
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False)
-    assert f"BuildError: {store.root}: cannot work in the store: File too large" in done.stderr
+    assert f"WorkerError: {store.root}: cannot work in the store: File too large" in done.stderr
     assert entries(store) == []
 
 

@@ -10,7 +10,7 @@ from pih.build.progress import Dropped, silent
 from pih.build.store import open_store
 from pih.bundle import layout, own
 from pih.bundle.unpack import unpack
-from pih_runtime.errors import BuildError, SealError
+from pih_runtime.errors import SealError, WorkerError
 from tests.unit.bundle import layouts
 from tests.unit.bundle.layouts import GZIP, TAR, tar
 
@@ -151,6 +151,6 @@ def test_a_full_disk_is_no_fault_of_the_image(tmp_path, store, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(extract, "file", full)
-    with pytest.raises(BuildError, match="No space left"):
+    with pytest.raises(WorkerError, match="No space left"):
         unpacked(tmp_path, store, tar([("a", b"1")]))
     assert list((store.root / "tmp").iterdir()) == []

@@ -14,7 +14,7 @@ from pih import lock as locks
 from pih.build.progress import FetchFailed, silent
 from pih.build.store import open_store
 from pih.carry import incoming, listing, mirror
-from pih_runtime.errors import BuildError, FetchError, UsageError
+from pih_runtime.errors import FetchError, UsageError, WorkerError
 from tests.support.artifacts import ROOT
 from tests.unit.bundle.layouts import tar as archive
 
@@ -299,6 +299,6 @@ def test_whatever_ends_it_is_told_to_who_listens(tmp_path, store, monkeypatch):
 
     monkeypatch.setattr(store.__class__, "adopt", full)
     told = []
-    with pytest.raises(BuildError, match="No space left"):
+    with pytest.raises(WorkerError, match="No space left"):
         incoming.bring(tmp_path / "mirror", store, told.append)
     assert isinstance(told[-1], FetchFailed)

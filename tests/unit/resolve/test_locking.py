@@ -15,7 +15,7 @@ from pih.lock import Limits, PlanRef, Target
 from pih.resolve import locking
 from pih.resolve.budget import budget_of
 from pih.resolve.lowering import Lowered
-from pih_runtime.errors import BuildError, ProfileError, ResolutionError
+from pih_runtime.errors import ProfileError, ResolutionError, WorkerError
 from pih_steps.seed import archive
 from tests.unit.steps import deb_file
 
@@ -57,10 +57,10 @@ def test_the_committed_lock_is_what_the_resolver_says_today(name):
 
 def test_a_file_that_cannot_be_brought_is_no_reason_why_there_is_no_plan():
     def full(_):
-        raise BuildError("cannot work in the store: No space left on device")
+        raise WorkerError("cannot work in the store: No space left on device")
 
     text = (PROFILES / "smollm2-cpu.toml").read_text()
-    with pytest.raises(BuildError, match="No space left"):
+    with pytest.raises(WorkerError, match="No space left"):
         locking.lock(profile.parse(text.encode(), PROFILES / "x.toml"), CATALOG, PINS, None, fetch=full, pin=never)
 
 
