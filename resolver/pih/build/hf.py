@@ -22,6 +22,18 @@ try:
 except Exception as problem:
     sys.exit(f"{type(problem).__name__}: {problem}")
 """
+# sha256 and size of a file that the hub keeps in LFS: the sha256 is what it names as the ETag. Nothing of other files.
+_IDENTITY = """
+import re, sys
+from huggingface_hub import get_hf_file_metadata, hf_hub_url
+repository, revision, name, folder = sys.argv[1:]
+try:
+    found = get_hf_file_metadata(hf_hub_url(repository, name, revision=revision))
+except Exception as problem:
+    sys.exit(f"{type(problem).__name__}: {problem}")
+if re.fullmatch("[0-9a-f]{64}", found.etag or "") and found.size is not None:
+    print(found.etag, found.size)
+"""
 # The licence that the repository's card names at that commit; nothing where there is no card, or it names none.
 _LICENCE = """
 import sys
@@ -52,11 +64,20 @@ def fetch(
 
 
 def pin_hf(repository: str, revision: str, file_name: str, store: Store, environment: Mapping[str, str]) -> Artifact:
-    """One file at a revision, downloaded into the store. revision: a commit, so that it stays what it is."""
+    """One file at a revision. revision: a commit, so that it stays what it is.
+
+    Of a file in LFS nothing is downloaded: whoever fetches it holds it against the digest that the hub named here.
+    Others are downloaded into the store.
+    """
+    what = (repository, revision, file_name)
     with store.workspace() as folder:
-        path = _download((repository, revision, file_name), folder, environment, lambda _: None)
-        size = path.stat().st_size
-        digest = store.add_file(path)
+        identity = _client(_IDENTITY, what, folder, folder, environment, lambda _: None).split()
+        if identity:
+            digest, size = identity[0], int(identity[1])
+        else:
+            path = _download(what, folder, environment, lambda _: None)
+            size = path.stat().st_size
+            digest = store.add_file(path)
         card = _client(
             _LICENCE, (repository, revision, "README.md"), folder / "card", folder, environment, lambda _: None
         )

@@ -21,11 +21,16 @@ def artifact(name, kind, data, purl, version="1.0"):
 
 
 @contextmanager
-def serving(answers):
-    """An HTTP server on loopback. answers: path → bytes, or (headers, bytes); its address is yielded."""
+def serving(answers, asked=None):
+    """An HTTP server on loopback. answers: path → bytes, or (headers, bytes); its address is yielded.
+
+    asked: a list that is told (method, path) of every request.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
+            if asked is not None:
+                asked.append((self.command, unquote(self.path)))
             found = answers.get(unquote(self.path))
             headers, body = found if isinstance(found, tuple) else ({}, found)
             self.send_response(200 if body is not None else 404)

@@ -250,12 +250,13 @@ def test_a_version_that_npm_does_not_find(bring, tmp_path):
 
 
 @contextmanager
-def hugging_face(data, card=None):
+def hugging_face(data, card=None, linked=None, asked=None):
+    """linked: what the hub names for a file in LFS: (ETag, size)."""
     headers = {"ETag": '"0123"', "X-Repo-Commit": REVISION}
-    files = {"model.safetensors": data} | ({} if card is None else {"README.md": card})
-    with serving(
-        {f"/owner/tiny/resolve/{REVISION}/{name}": (headers, file) for name, file in files.items()}
-    ) as address:
+    lfs = {"X-Linked-Etag": f'"{linked[0]}"', "X-Linked-Size": str(linked[1])} if linked else {}
+    files = {"model.safetensors": (headers | lfs, data)} | ({} if card is None else {"README.md": (headers, card)})
+    answers = {f"/owner/tiny/resolve/{REVISION}/{name}": file for name, file in files.items()}
+    with serving(answers, asked) as address:
         yield {"HF_ENDPOINT": address}
 
 
@@ -271,6 +272,42 @@ def test_a_file_of_hugging_face(bring, store, tmp_path):
     assert (found.name, found.version, found.kind, found.licence) == (wanted.name, REVISION, "hf", "NOASSERTION")
     assert (found.sha256, found.size, found.purls) == (wanted.sha256, wanted.size, wanted.purls)
     assert left_behind(store) == []
+
+
+def test_nothing_is_downloaded_of_a_file_in_lfs_to_pin_it(bring, store, tmp_path):
+    wanted = artifact("tiny/model.safetensors", "hf", BIG, f"pkg:huggingface/owner/tiny@{REVISION}", REVISION)
+    asked = []
+    with hugging_face(BIG, b"---\nlicense: mit\n---\n", (wanted.sha256, wanted.size), asked) as environment:
+        source = parse_source(f"hf:owner/tiny@{REVISION}#model.safetensors")
+        found = pin.of_source(store, {**quiet_environment(tmp_path), **environment})(source)
+        assert {method for method, path in asked if path.endswith("model.safetensors")} == {"HEAD"}
+        assert not store.has(found.sha256)
+        assert (found.sha256, found.size, found.licence) == (wanted.sha256, wanted.size, "MIT")
+        bring(found, environment=environment)
+    assert store.has(found.sha256, found.size)
+    assert left_behind(store) == []
+
+
+@pytest.mark.parametrize(("digest", "more"), [("0" * 64, 0), (None, 1)])
+def test_a_lie_of_the_hub_is_refused_when_the_file_comes(bring, store, tmp_path, digest, more):
+    true = artifact("tiny/model.safetensors", "hf", b"weights", "", REVISION)
+    with hugging_face(b"weights", linked=(digest or true.sha256, true.size + more)) as environment:
+        source = parse_source(f"hf:owner/tiny@{REVISION}#model.safetensors")
+        found = pin.of_source(store, {**quiet_environment(tmp_path), **environment})(source)
+        with pytest.raises(FetchError, match=r"tiny/model\.safetensors"):
+            bring(found, environment=environment)
+    assert not store.has(found.sha256)
+    assert not store.has(true.sha256)
+    assert left_behind(store) == []
+
+
+@pytest.mark.parametrize("linked", [("0123", 7), ("A" * 64, 7), ("a" * 65, 7)])
+def test_what_is_no_sha256_pins_nothing(store, tmp_path, linked):
+    with hugging_face(b"weights", linked=linked) as environment:
+        source = parse_source(f"hf:owner/tiny@{REVISION}#model.safetensors")
+        found = pin.of_source(store, {**quiet_environment(tmp_path), **environment})(source)
+    assert found.sha256 == artifact("", "hf", b"weights", "").sha256
+    assert store.has(found.sha256)
 
 
 @pytest.mark.parametrize(

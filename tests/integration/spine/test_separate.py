@@ -91,15 +91,17 @@ def stocked(own, checkpoint, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def locked(deployment, checkpoint, own, tmp_path_factory):
-    """The profile, locked in another store while the hub answered."""
+    """The profile, locked in another store while the hub answered: without the checkpoint's bytes."""
     pih("fetch", "--profile", "profiles/qwen3-cpu.toml")
     pih("fetch", "--profile", "profiles/smollm2-cpu.toml")  # what packing needs
     data = checkpoint.read_bytes()
-    headers = {"ETag": '"0123"', "X-Repo-Commit": REVISION}
+    digest = hashlib.sha256(data).hexdigest()
+    headers = {"X-Repo-Commit": REVISION, "X-Linked-Etag": f'"{digest}"', "X-Linked-Size": str(len(data))}
     with serving({f"/owner/tiny/resolve/{REVISION}/model.safetensors": (headers, data)}) as address:
         store = str(tmp_path_factory.mktemp("first") / "store")
         environment = {**own, "HF_ENDPOINT": address, "PIH_STORE": store}
         pih("lock", "--profile", deployment / "tiny.toml", environment=environment)
+    assert not Path(store, "sha256", digest).exists()
     return deployment / "tiny.toml"
 
 
