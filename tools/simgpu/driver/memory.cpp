@@ -56,18 +56,22 @@ int copy(Kind kind, void* to, const void* from, size_t size, Stream* stream, cha
   return queue(stream, work), 0;
 }
 
+// What is not page-locked has been read when this returns, and may still be on its way.
+int copy_pageable_in(uint64_t to, const void* from, size_t size, Stream* stream) {
+  char* staged = static_cast<char*>(malloc(size));
+  memcpy(staged, from, size);
+  return copy(COPY_IN, reinterpret_cast<void*>(to), staged, size, stream, staged);
+}
+
 }  // namespace
 
-// What is not page-locked has been read when this returns, and may still be on its way.
 API cuMemcpyHtoD_v2(uint64_t to, const void* from, size_t size) {
   WITHIN
   if (!on_device(to, size)) return INVALID_VALUE;
   Stream* stream = stream_of(nullptr);
   if (const int code = drain(stream)) return code;
   if (find(from, size)) return memcpy(reinterpret_cast<void*>(to), from, size), 0;
-  char* staged = static_cast<char*>(malloc(size));
-  memcpy(staged, from, size);
-  return copy(COPY_IN, reinterpret_cast<void*>(to), staged, size, stream, staged);
+  return copy_pageable_in(to, from, size, stream);
 }
 API cuMemcpyDtoH_v2(void* to, uint64_t from, size_t size) {
   WITHIN
@@ -78,12 +82,15 @@ API cuMemcpyDtoH_v2(void* to, uint64_t from, size_t size) {
 API cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t size, void* stream) {
   WITHIN
   if (!on_device(to, size)) return INVALID_VALUE;
+  if (!find(from, size)) return copy_pageable_in(to, from, size, stream_of(stream));
   return copy(COPY_IN, reinterpret_cast<void*>(to), from, size, stream_of(stream));
 }
 API cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t size, void* stream) {
   WITHIN
   if (!on_device(from, size)) return INVALID_VALUE;
-  return copy(COPY_OUT, to, reinterpret_cast<void*>(from), size, stream_of(stream));
+  const int code = copy(COPY_OUT, to, reinterpret_cast<void*>(from), size, stream_of(stream));
+  // What is not page-locked has arrived when this returns: whoever asked may give it back at once.
+  return code || find(to, size) || stream_of(stream)->capturing ? code : drain(stream_of(stream));
 }
 API cuMemsetD8_v2(uint64_t to, unsigned char value, size_t size) {
   WITHIN

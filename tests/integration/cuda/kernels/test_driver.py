@@ -74,9 +74,8 @@ class Driver:
         self.call("cuLaunchKernel", function, 1, 1, 1, 64, 1, 1, 0, stream or self.stream, parameters, None)
 
     def coming(self, address, stream=None):
-        """64 floats that a queued copy brings."""
-        found = np.zeros_like(SOME)
-        to = found.ctypes.data_as(ctypes.c_void_p)
+        """64 floats in page-locked memory that a queued copy brings."""
+        to, found = self.staging(SOME * 0)
         self.call("cuMemcpyDtoHAsync_v2", to, address, SIZE, stream or self.stream)
         return found
 
@@ -206,6 +205,21 @@ def test_a_copy_from_pageable_memory_has_read_it_and_may_be_on_its_way(device):
     assert device.values(there) == list(SOME)
     device.call("cuMemcpyHtoD_v2", there, device.staging(x)[0], SIZE)
     assert device.values(there) == [5] * 64
+
+
+def test_a_copy_to_pageable_memory_has_arrived(device):
+    """Or it would be written after Python has used it for something else."""
+    x, y, found = device.memory(SOME), device.memory(SOME * 0), np.zeros_like(SOME)
+    device.queue("copy", x, y)
+    device.call("cuMemcpyDtoHAsync_v2", found.ctypes.data_as(ctypes.c_void_p), y, SIZE, device.stream)
+    assert list(found) == list(SOME)
+
+
+def test_a_queued_copy_from_pageable_memory_has_read_it(device):
+    x, there = SOME.copy(), device.memory(SOME * 0)
+    device.call("cuMemcpyHtoDAsync_v2", there, x.ctypes.data_as(ctypes.c_void_p), SIZE, device.stream)
+    x[:] = 5
+    assert device.values(there) == list(SOME)
 
 
 def test_page_locked_memory_is_given_back_at_once_and_memory_of_the_device_when_all_is_done(device, log):
