@@ -46,24 +46,28 @@ class Text:
 
 def run(spec: Spec) -> None:
     """Write the folder of three files."""
-    roles: Mapping[str, Reference] = param(spec, "files")
+    _write(text_of(param(spec, "files"), spec.artifacts, spec.trees), spec)
+
+
+def text_of(roles: Mapping[str, Reference], artifacts: Paths, trees: Paths) -> Text:
+    """What is written; raises BuildError whose `where` is the file's that is wrong, as `files.described` has it."""
     text = Text()
     if "weights" in roles:
-        text = _of_gguf(roles["weights"], spec.artifacts, spec.trees)
+        text = _of_gguf(roles["weights"], artifacts, trees)
     if "tokenizer" in roles:
-        text = replace(text, tokenizer=_checked_tokenizer(roles["tokenizer"], spec.artifacts, spec.trees))
+        text = replace(text, tokenizer=_checked_tokenizer(roles["tokenizer"], artifacts, trees))
     if "chat_template" in roles:
-        text = replace(text, chat_template=files.read(roles["chat_template"], spec.artifacts, spec.trees))
-    if "config" in roles:
-        text = _with_generation(text, read_json(roles["config"], spec.artifacts, spec.trees))
-    if "generation" in roles:
-        text = _with_generation(text, read_json(roles["generation"], spec.artifacts, spec.trees))
+        text = replace(text, chat_template=_checked_template(roles["chat_template"], artifacts, trees))
+    for role in ("config", "generation"):
+        if role in roles:
+            config = read_json(roles[role], artifacts, trees)
+            text = _with_generation(text, config, files.described(roles[role]))
     if not text.tokenizer or not text.stop_ids:
         missing = "stop ids" if text.tokenizer else "tokenizer"
         raise BuildError(
             f"the model has no {missing}", where="model", fix="give tokenizer and generation in the profile's [model]"
         )
-    _write(text, spec)
+    return text
 
 
 def _write(text: Text, spec: Spec) -> None:
@@ -106,7 +110,8 @@ def _checked_tokenizer(reference: Reference, artifacts: Paths, trees: Paths) -> 
     try:
         content = json.loads(data)
         kind = content["model"]["type"]
-    except (ValueError, KeyError, TypeError, RecursionError) as problem:
+        _ids(content, _added(content))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         raise BuildError(
             f"not a tokenizer.json: {problem!r}",
             where=files.described(reference),
@@ -119,10 +124,21 @@ def _checked_tokenizer(reference: Reference, artifacts: Paths, trees: Paths) -> 
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _with_generation(text: Text, config: Mapping[str, Any]) -> Text:
+def _checked_template(reference: Reference, artifacts: Paths, trees: Paths) -> bytes:
+    data = files.read(reference, artifacts, trees)
+    try:
+        data.decode()
+    except UnicodeDecodeError as problem:
+        raise BuildError(
+            f"not UTF-8: {problem}", where=files.described(reference), fix="name a chat template (Jinja)"
+        ) from problem
+    return data
+
+
+def _with_generation(text: Text, config: Mapping[str, Any], where: str) -> Text:
     """Ids and sampling that a config.json or generation_config.json says; what it does not say stays."""
     tokenizer = json.loads(text.tokenizer or b"{}")
-    content = {item["id"]: item["content"] for item in tokenizer.get("added_tokens", ())}
+    content = _added(tokenizer)
     vocabulary = _ids(tokenizer, content)
     variables = dict(text.template_variables or {})
     stop_ids = text.stop_ids
@@ -131,12 +147,14 @@ def _with_generation(text: Text, config: Mapping[str, Any]) -> Text:
         ids = value if isinstance(value, list) else [value] if value is not None else []
         if not all(type(item) is int and item >= 0 for item in ids):
             raise BuildError(
-                f"{key} is {value!r}, not an id or a list of ids", where="generation config", fix="fetch it again"
+                f"{key} is {value!r}, not an id or a list of ids",
+                where=where,
+                fix="correct it, or take the file of the model's publisher",
             )
         if ids and vocabulary and max(ids) >= vocabulary:
             raise BuildError(
                 f"{key} is {value!r}, and the tokenizer has {vocabulary} ids",
-                where="generation config",
+                where=where,
                 fix="take the tokenizer and the settings of one model",
             )
         if ids and ids[0] in content:
@@ -144,10 +162,15 @@ def _with_generation(text: Text, config: Mapping[str, Any]) -> Text:
         if ids and name == "eos_token":
             stop_ids = tuple(ids)
     defaults = dict(text.defaults or {})
-    defaults |= {key: _setting(key, config[key]) for key in _SAMPLING if config.get(key) is not None}
+    defaults |= {key: _setting(key, config[key], where) for key in _SAMPLING if config.get(key) is not None}
     if config.get("do_sample") is False:
         defaults = {"temperature": 0.0}
     return replace(text, template_variables=variables, stop_ids=stop_ids, defaults=defaults)
+
+
+def _added(tokenizer: Mapping[str, Any]) -> dict[int, str]:
+    """The added tokens of a tokenizer.json, by id."""
+    return {item["id"]: item["content"] for item in tokenizer.get("added_tokens", ())}
 
 
 def _ids(tokenizer: Mapping[str, Any], added: Mapping[int, str]) -> int:
@@ -157,13 +180,13 @@ def _ids(tokenizer: Mapping[str, Any], added: Mapping[int, str]) -> int:
     return max((*known, *added), default=-1) + 1 if vocab else 0
 
 
-def _setting(key: str, value: Any) -> float:
+def _setting(key: str, value: Any, where: str) -> float:
     whole, low, high = _SAMPLING[key]
     number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
     if not number or not low <= value <= high:
         raise BuildError(
             f"{key} is {value!r}, not {'a whole number' if whole else 'a number'} from {low} to {high}",
-            where="generation config",
+            where=where,
             fix="correct it, or take the file of the model's publisher",
         )
     setting: float = value

@@ -49,6 +49,7 @@ except Exception as problem:
     if 404 not in [answer.status_code for answer in answers if answer is not None]:
         sys.exit(f"{type(problem).__name__}: {problem}")
 """
+_WEIGHTS = (".safetensors", ".gguf")
 _MISSING = "the Python that runs pih is gone: remove .venv and start again"
 
 
@@ -66,12 +67,12 @@ def fetch(
 def pin_hf(repository: str, revision: str, file_name: str, store: Store, environment: Mapping[str, str]) -> Artifact:
     """One file at a revision. revision: a commit, so that it stays what it is.
 
-    Of a file in LFS nothing is downloaded: whoever fetches it holds it against the digest that the hub named here.
-    Others are downloaded into the store.
+    Of weights in LFS nothing is downloaded: whoever fetches them holds them against the digest that the hub named here.
+    Other files are downloaded into the store; they are small, and locking reads them.
     """
     what = (repository, revision, file_name)
     with store.workspace() as folder:
-        identity = _client(_IDENTITY, what, folder, folder, environment, lambda _: None).split()
+        identity = _identity(what, folder, environment) if file_name.endswith(_WEIGHTS) else []
         if identity:
             digest, size = identity[0], int(identity[1])
         else:
@@ -84,6 +85,10 @@ def pin_hf(repository: str, revision: str, file_name: str, store: Store, environ
     purls = (purl.render("huggingface", repository, revision, {"file_name": file_name}),)
     name = f"{repository.rpartition('/')[2].lower()}/{file_name}"
     return Artifact(name, revision, "hf", digest, size, purls, spdx.expression(card), ())
+
+
+def _identity(what: tuple[str, str, str], folder: Path, environment: Mapping[str, str]) -> list[str]:
+    return _client(_IDENTITY, what, folder, folder, environment, lambda _: None).split()
 
 
 def _download(

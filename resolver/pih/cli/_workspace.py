@@ -114,7 +114,11 @@ def deployment(profile_path: Path, *, offline: bool, listener: Listener) -> Depl
 def _check_unchanged(found: Lock, intent: Profile, known: Catalog, listener: Listener) -> None:
     from pih.resolve import unchanged
 
-    shelf = store()
+    unchanged.check(found, intent, known, _held(store(), intent, listener), default_root(os.environ) / "lowered")
+
+
+def _held(shelf: Store, intent: Profile, listener: Listener) -> Callable[[Artifact], Path]:
+    """A function: artifact → its file, from the store, PIH_MIRROR or beside the profile; else FetchError."""
 
     def held(artifact: Artifact) -> Path:
         from pih.build import fetch
@@ -122,7 +126,7 @@ def _check_unchanged(found: Lock, intent: Profile, known: Catalog, listener: Lis
         folder = intent.path.parent
         return fetch.one(shelf, lock_folder=folder, environment=os.environ, offline=True, listener=listener)(artifact)
 
-    unchanged.check(found, intent, known, held, default_root(os.environ) / "lowered")
+    return held
 
 
 def withdrawn(found: Lock, offers: Offers, intent: Profile, listener: Listener) -> dict[str, str]:
@@ -157,6 +161,7 @@ def lock_path(intent: Profile) -> Path:
 
 def resolve(intent: Profile, offers: Offers, previous: Lock | None, *, offline: bool, listener: Listener) -> Lock:
     """The resolver, with the user's store and registries behind it."""
+    from pih.resolve import text
     from pih.resolve.locking import lock as resolve_profile
 
     shelf, known = store(), beside(offers, previous)
@@ -171,5 +176,6 @@ def resolve(intent: Profile, offers: Offers, previous: Lock | None, *, offline: 
     ask = pin.of_source(shelf, os.environ)
     memo = default_root(os.environ) / "lowered"
     found = resolve_profile(intent, known, pins.load(SOURCE_ROOT), previous, fetch=bring, pin=ask, memo=memo)
+    text.check(found, intent, SOURCE_ROOT, _held(shelf, intent, listener), memo)
     trust.check_named(intent, known)  # after the resolver, which says more where one of them is needed
     return found

@@ -43,4 +43,5 @@ def lowered(
         {name: artifacts[name].sha256 for name in names} | unpacked,
         tuple(tree for tree in read if tree not in unpacked),
         make,
+        Lowered,
     )

@@ -1,4 +1,4 @@
-"""Remembers what lowering gave, by everything that went in, so that `pih lock` on an unchanged tree is quick.
+"""Remembers what lowering gave, and the like, by all that went in, so that `pih lock` on an unchanged tree is quick.
 
 Only a shortcut: an entry that is missing, or does not read, is made again. The key covers the code that lowers.
 """
@@ -9,13 +9,13 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pih.reading import json_of
-from pih.resolve.lowering import Lowered
 from pih.structure import StructureError, structure, unstructure
 from pih.writing import replace
 
+Made = TypeVar("Made")
 # What lowering reads beside the checkpoint, the model plugin and the kernel report: its own code.
 _CODE = ("resolver/pih_steps/lower", "runtime/pih_runtime/ops.py", "runtime/pih_runtime/plan.py")
 
@@ -26,11 +26,13 @@ def remembered(
     params: Mapping[str, Any],
     artifacts: Mapping[str, str],
     trees: tuple[str, ...],
-    make: Callable[[], Lowered],
-) -> Lowered:
+    make: Callable[[], Made],
+    kind: type[Made],
+) -> Made:
     """The entry for these inputs in `folder`, made and kept where there is none; always made where there is no folder.
 
     artifacts: sha256 of each artifact that is read, by name. trees: the files and folders of the source tree.
+    kind: the class of what is made.
     """
     if folder is None:
         return make()
@@ -38,7 +40,7 @@ def remembered(
     key = json.dumps([params, artifacts, code], sort_keys=True)
     path = folder / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
     try:
-        return structure(json_of(path.read_bytes()), Lowered)
+        return structure(json_of(path.read_bytes()), kind)
     except (OSError, ValueError, StructureError):
         made = make()
         _keep(path, json.dumps(unstructure(made)))

@@ -254,7 +254,9 @@ def hugging_face(data, card=None, linked=None, asked=None):
     """linked: what the hub names for a file in LFS: (ETag, size)."""
     headers = {"ETag": '"0123"', "X-Repo-Commit": REVISION}
     lfs = {"X-Linked-Etag": f'"{linked[0]}"', "X-Linked-Size": str(linked[1])} if linked else {}
-    files = {"model.safetensors": (headers | lfs, data)} | ({} if card is None else {"README.md": (headers, card)})
+    files = dict.fromkeys(("model.safetensors", "tokenizer.json"), (headers | lfs, data)) | (
+        {} if card is None else {"README.md": (headers, card)}
+    )
     answers = {f"/owner/tiny/resolve/{REVISION}/{name}": file for name, file in files.items()}
     with serving(answers, asked) as address:
         yield {"HF_ENDPOINT": address}
@@ -274,7 +276,7 @@ def test_a_file_of_hugging_face(bring, store, tmp_path):
     assert left_behind(store) == []
 
 
-def test_nothing_is_downloaded_of_a_file_in_lfs_to_pin_it(bring, store, tmp_path):
+def test_nothing_is_downloaded_of_weights_in_lfs_to_pin_them(bring, store, tmp_path):
     wanted = artifact("tiny/model.safetensors", "hf", BIG, f"pkg:huggingface/owner/tiny@{REVISION}", REVISION)
     asked = []
     with hugging_face(BIG, b"---\nlicense: mit\n---\n", (wanted.sha256, wanted.size), asked) as environment:
@@ -286,6 +288,16 @@ def test_nothing_is_downloaded_of_a_file_in_lfs_to_pin_it(bring, store, tmp_path
         bring(found, environment=environment)
     assert store.has(found.sha256, found.size)
     assert left_behind(store) == []
+
+
+def test_a_text_file_in_lfs_is_downloaded_for_locking_reads_it(store, tmp_path):
+    data = b"{}"
+    digest = artifact("", "hf", data, "").sha256
+    with hugging_face(data, linked=(digest, len(data))) as environment:
+        source = parse_source(f"hf:owner/tiny@{REVISION}#tokenizer.json")
+        found = pin.of_source(store, {**quiet_environment(tmp_path), **environment})(source)
+    assert found.sha256 == digest
+    assert store.has(digest, len(data))
 
 
 @pytest.mark.parametrize(("digest", "more"), [("0" * 64, 0), (None, 1)])
