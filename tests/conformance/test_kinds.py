@@ -120,7 +120,7 @@ BROKEN = {
         "the first stop alone": ("app.py", "stop=asked.stop,", "stop=asked.stop[:1],", "http: what is asked for reaches the engine, or is refused"),
         "always the model's temperature": ("parameters.py", 'given(_number(rest, "temperature", 0, 2), "temperature", 1)', 'given(_number(rest, "temperature", 0, 2) and None, "temperature", 1)', "http: what is asked for reaches the engine, or is refused"),
         "temperature 0 is none given": ("parameters.py", "if value is None else value\n\n    top_k", "if not value else value\n\n    top_k", "http: what is asked for reaches the engine, or is refused"),
-        "top_p unheard": ("parameters.py", 'given(_number(rest, "top_p", 0, 1, above=True), "top_p", 1)', 'given(_number(rest, "top_p", 0, 1, above=True) and None, "top_p", 1)', "http: what is asked for reaches the engine, or is refused"),
+        "top_p unheard": ("parameters.py", 'given(_number(rest, "top_p", 0, 1), "top_p", 1)', 'given(_number(rest, "top_p", 0, 1) and None, "top_p", 1)', "http: what is asked for reaches the engine, or is refused"),
         "a seed of its own": ("parameters.py", "if seed is None else seed % (1 << 64)", "if True else 0", "http: what is asked for reaches the engine, or is refused"),
         "one seed for all": ("parameters.py", 'int.from_bytes(os.urandom(8), "little") if seed is None', "0 if seed is None", "http: who names no seed gets one of their own"),
         "penalties unheard": ("parameters.py", '"frequency_penalty": (0, 0.0)', '"frequency_penalty": (0, 0.0, 1.5)', "http: what is asked for reaches the engine, or is refused"),

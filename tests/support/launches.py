@@ -63,7 +63,8 @@ class Launcher:
         """Run an entry; gives (the operands, the sampled ids) as it left them. The caller's arrays stay as they are.
 
         An operand is an array of rows, a pair (rows, slice of columns), or a Cache. spare: rows and sequences that the
-        grid has room for beyond the step's, as that of a captured launch has. times: launches over the same arrays.
+        grid has room for beyond the step's, as that of a captured launch has. times: launches over the same arrays, of
+        which rows are as given before each.
         y: the range of the grid's blocks in y, all by default.
         """
         memory = Memory(at_end=at_end)
@@ -80,7 +81,10 @@ class Launcher:
         blocks = -(-rows // launch.rows_per_block) + launch.blocks_per_seq * (step.seqs + spare)
         y = y or range(launch.y)
         grid, first = (blocks, len(y), launch.z), (0, y.start, 0)
-        for _ in range(times):
+        for again in range(times):
+            for held, operand in zip(views, operands, strict=True) if again else ():
+                if not isinstance(operand, Cache):  # what the launch before wrote is not to pass for this one's
+                    held[...] = operand[0] if isinstance(operand, tuple) else operand
             self.kernels.run(launch.entry, grid, launch.threads, call, c_step, seed, first)
         memory.check()
         return views, arrays["sampled"]

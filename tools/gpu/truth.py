@@ -1,7 +1,8 @@
 """Seeded models against backend/torch, in every way that a step can be; and which kernel entries took part.
 
 The tiny one in all ways, and every entry that it can launch must have been launched. The large one, whose entries
-divide their sums among more blocks, across a boundary of attention's pieces, some way into its context.
+divide their sums among more blocks, across a boundary of attention's pieces, some way into its context, and with as
+many rows as are measured.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tools.gpu.running import running
 
 COUNT = 24  # of the ids that go all ways
 PIECE = 256  # positions that one block of attention reads
+SIZES = (8, 32)  # rows of a step; one and very many are in what goes across a boundary
 FURTHEST, LEAST_SAME = 1e-3, 0.95  # nats; share of rows whose largest logit is the same
 
 
@@ -39,21 +41,33 @@ def every_way(deployment: Deployment, sm: str) -> Iterator[dict[str, Any]]:
                     row = _row(wanted[rows], way(driver, ids))
                     yield {"model": stored.name, "name": f"{name}{', graphs' if graphs else ''}", **row}
                 launched += watched.launched
-        every = _reachable(stored.lowered("kernels/cuda", sm).plan, read_pack(stored.cubin(sm)))
-        idle = sorted(every - launched.keys())
-        row = {"name": "every kernel entry took part", "ok": not idle, "entries": len(every), "idle": idle}
-        yield {"model": stored.name, **row}
+        yield _taken_part(stored, sm, launched)
 
 
 def across(deployment: Deployment, sm: str, boundary: int) -> Iterator[dict[str, Any]]:
-    """For bf16 and int8 a row: a prefill and decodes across a boundary, with graphs, and the entries of it."""
+    """For bf16 and int8, with graphs: a prefill and decodes across a boundary, and steps of the rows that are measured.
+
+    And a row for the entries that none of these launched, which there must not be.
+    """
     for stored in both(deployment):
         ids = _ids(stored, boundary + 4)
-        wanted = ways.across(_oracle(stored), ids, boundary)
+        oracle = _oracle(stored)
+        wanted = {f"across {boundary}": ways.across(oracle, ids, boundary)}
+        wanted |= {f"{rows} rows": oracle.logits(ids[:rows]) for rows in SIZES}
         with running(stored, sm, graphs=True) as (backend, watched):
+            driver = Driver(backend)
+            found = [ways.across(driver, ids, boundary), *(_whole(driver, ids[:rows]) for rows in SIZES)]
+        for (name, right), logits in zip(wanted.items(), found, strict=True):
             # few rows, of a vocabulary so large that seeded weights leave the first of them hardly ahead of the second
-            row = _row(wanted, ways.across(Driver(backend), ids, boundary), least_same=0)
-        yield {"model": stored.name, "name": f"across {boundary}", **row, "launched": sorted(watched.launched)}
+            yield {"model": stored.name, "name": name, **_row(right, logits, least_same=0)}
+        yield _taken_part(stored, sm, watched.launched)
+
+
+def _taken_part(deployment: Deployment, sm: str, launched: Counter[str]) -> dict[str, Any]:
+    every = _reachable(deployment.lowered("kernels/cuda", sm).plan, read_pack(deployment.cubin(sm)))
+    idle = sorted(every - launched.keys())
+    row = {"name": "every kernel entry took part", "ok": not idle, "entries": len(every), "idle": idle}
+    return {"model": deployment.name, **row}
 
 
 def _ids(deployment: Deployment, count: int) -> list[int]:
