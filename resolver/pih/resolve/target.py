@@ -83,6 +83,8 @@ def _device_misfit(wanted: Constraint, device: Device | None) -> Misfit | None:
         if not needed:
             return None
         every = ", ".join(f"{key} = {value}" for key, value in lines.items() if value)
+        if not lines["memory"]:  # every profile with devices says it, and which GPU it is where a pack asks for that
+            every += ", memory of each" + ("" if lines["sm"] else " and, of a GPU, sm")
         return Misfit(
             "target", f"it needs devices ({', '.join(needed)}), the profile has none", f"[device] with {every}"
         )
