@@ -58,10 +58,11 @@ def text_of(roles: Mapping[str, Reference], artifacts: Paths, trees: Paths) -> T
         text = replace(text, tokenizer=_checked_tokenizer(roles["tokenizer"], artifacts, trees))
     if "chat_template" in roles:
         text = replace(text, chat_template=_checked_template(roles["chat_template"], artifacts, trees))
+    tokenizer = json.loads(text.tokenizer or b"{}")
     for role in ("config", "generation"):
         if role in roles:
             config = read_json(roles[role], artifacts, trees)
-            text = _with_generation(text, config, files.described(roles[role]))
+            text = _with_generation(text, tokenizer, config, files.described(roles[role]))
     if not text.tokenizer or not text.stop_ids:
         missing = "stop ids" if text.tokenizer else "tokenizer"
         raise BuildError(
@@ -135,9 +136,8 @@ def _checked_template(reference: Reference, artifacts: Paths, trees: Paths) -> b
     return data
 
 
-def _with_generation(text: Text, config: Mapping[str, Any], where: str) -> Text:
+def _with_generation(text: Text, tokenizer: Mapping[str, Any], config: Mapping[str, Any], where: str) -> Text:
     """Ids and sampling that a config.json or generation_config.json says; what it does not say stays."""
-    tokenizer = json.loads(text.tokenizer or b"{}")
     content = _added(tokenizer)
     vocabulary = _ids(tokenizer, content)
     variables = dict(text.template_variables or {})

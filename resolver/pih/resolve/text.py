@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from pih_steps.model import Text
 
 _STEP = "resolver/pih_steps/model.py"
-_TEMPLATE = "plugins/model/text/pih_model_text/template.py"  # the worker's own: nothing here knows what it takes
+_PLUGIN = "model/text"
+_TEMPLATE = f"plugins/{_PLUGIN}/pih_model_text/template.py"  # the worker's own: nothing here knows what it takes
 _ENGINE = ("jinja2", "markupsafe")  # the wheels that it imports
+_SECONDS = 30  # to compile a template, which a worker would wait for at each start
 # A process of its own, for the bundle's wheels are not the build host's. Says why the template on stdin is refused.
 _PARSE = """
 import sys
@@ -70,7 +72,8 @@ def check(lock: Lock, profile: Profile, root: Path, fetch: Fetch, memo: Path | N
 
     try:
         judge(_STEP, step.artifacts, text)
-        if known.keys() >= {*_ENGINE}:
+        own = any(plugin.id == _PLUGIN for plugin in lock.plugins)  # another's templates are another's to judge
+        if own and known.keys() >= {*_ENGINE}:
             wheels = (*step.artifacts, *_ENGINE)
             judge(
                 _TEMPLATE,
@@ -87,13 +90,15 @@ def _parse(template: bytes, wheels: list[Path], root: Path, roles: Mapping[str, 
     from pih_steps.lower.files import described
 
     path = [*wheels, (root / _TEMPLATE).parent, root / "runtime"]
-    # A Python that cannot import the wheels says nothing of the template.
-    run = subprocess.run(
-        [sys.executable, "-I", "-B", "-c", _PARSE, *map(str, path)], input=template, capture_output=True, check=False
-    )
-    if said := run.stdout.decode(errors="replace").strip():
+    command = [sys.executable, "-I", "-B", "-c", _PARSE, *map(str, path)]
+    try:
+        # A Python that cannot import the wheels says nothing of the template.
+        said = subprocess.run(command, input=template, capture_output=True, check=False, timeout=_SECONDS).stdout
+    except subprocess.TimeoutExpired:
+        said = f"a chat template that is not compiled within {_SECONDS} s".encode()
+    if words := said.decode(errors="replace").strip():
         where = described(roles.get("chat_template") or roles["weights"])
-        raise BuildError(said, where=where, fix="correct it, or take the file of the model's publisher")
+        raise BuildError(words, where=where, fix="correct it, or take the file of the model's publisher")
 
 
 def _refusal(problem: BuildError, roles: Mapping[str, Any], profile: Profile, root: Path) -> ResolutionError:

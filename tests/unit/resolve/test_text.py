@@ -46,7 +46,7 @@ def packed(path, content):
 
 @pytest.fixture
 def check(tree, tmp_path):
-    def run(tokenizer=TOKENIZER, member="data.json", memo=None, absent=()):
+    def run(tokenizer=TOKENIZER, member="data.json", memo=None, absent=(), lock=LOCK):
         asked = []
 
         def fetch(wanted):
@@ -63,8 +63,8 @@ def check(tree, tmp_path):
             files = step.params["files"] | {"tokenizer": {"artifact": NPM, "member": member}}
             return attrs.evolve(step, params={"files": files})
 
-        build = attrs.evolve(LOCK.build, steps=tuple(map(placed, LOCK.build.steps)))
-        text.check(attrs.evolve(LOCK, build=build), INTENT, tree, fetch, memo)
+        build = attrs.evolve(lock.build, steps=tuple(map(placed, lock.build.steps)))
+        text.check(attrs.evolve(lock, build=build), INTENT, tree, fetch, memo)
         return asked
 
     return run
@@ -140,6 +140,17 @@ def test_what_is_not_at_hand_cannot_be_judged(check, tree):
     (tree / MODEL / "chat_template.jinja").write_text("{% for")
     check(absent={NPM})
     check(absent={"jinja2"})
+
+
+def test_another_plugins_templates_are_for_it_to_judge(check, tree):
+    (tree / MODEL / "chat_template.jinja").write_text("{% for")
+    plugins = tuple(plugin for plugin in LOCK.plugins if plugin.id != "model/text")
+    assert check(lock=attrs.evolve(LOCK, plugins=plugins)) == [NPM]
+
+
+def test_a_template_that_does_not_come_to_an_end_is_refused(check, monkeypatch):
+    monkeypatch.setattr(text, "_SECONDS", 1e-4)
+    assert "a chat template that is not compiled within 0.0001 s" in refused(check)
 
 
 def test_the_same_files_are_judged_once(check, tree, tmp_path):
