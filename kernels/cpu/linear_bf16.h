@@ -18,10 +18,7 @@ struct Bf16Rows {
     for (int i = 0; i < 16; i += W) {
       vu words[ROWS];
       PIH_UNROLL
-      for (int r = 0; r < ROWS; ++r) {
-        words[r] = load_words(weight + r * K + 2 * i);
-        if (TOKENS == 1) __builtin_prefetch(weight + r * K + 2 * i + ROWS * K);
-      }
+      for (int r = 0; r < ROWS; ++r) words[r] = load_words(weight + r * K + 2 * i);
       PIH_UNROLL
       for (int t = 0; t < TOKENS; ++t) {
         vf low = load((const float*)(x + t * x_stride) + i);

@@ -15,10 +15,7 @@ struct F32Rows {
   PIH_INLINE void step(const float* weight, const char* x, int64_t x_stride, vf (&total)[ROWS][TOKENS]) {
     vf values[ROWS];
     PIH_UNROLL
-    for (int r = 0; r < ROWS; ++r) {
-      values[r] = load(weight + r * K);
-      if (TOKENS == 1) __builtin_prefetch(weight + r * K + ROWS * K);
-    }
+    for (int r = 0; r < ROWS; ++r) values[r] = load(weight + r * K);
     PIH_UNROLL
     for (int t = 0; t < TOKENS; ++t) {
       vf piece = load((const float*)(x + t * x_stride));

@@ -33,9 +33,9 @@ def worker(prefix):
 
 
 def test_killed_at_random_moments(made, tmp_path):
-    """Each time a whole process group is killed, so that no child of the script goes on. The moments are spread over what a
-    change takes, and follow the machine, which may be slower or faster from one change to the next: one that was killed
-    before its switch makes the next moments later, one that had switched makes them earlier."""
+    """Each time a whole process group is killed, so that no child of the script goes on. The moments are spread over
+    what a change takes, and follow the machine, which may be slower or faster from one change to the next: one that
+    was killed before its switch makes the next moments later, one that had switched makes them earlier."""
     prefix = tmp_path / "pih"
     sh(made[0], "install", "--prefix", prefix)
     began = time.monotonic()
