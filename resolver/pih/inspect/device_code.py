@@ -1,4 +1,4 @@
-"""The code for a device in a bundle, entry by entry: read from the cubin itself and held against the plan."""
+"""The code for a device in a bundle, entry by entry: read from the cubin, held against the plan and the target."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 
 from pih.inspect.bundle import Contents
+from pih.lock import Target
 from pih.reading import json_of
 from pih_runtime import plan as plans
 from pih_runtime.errors import SealError
@@ -47,7 +48,8 @@ class DeviceCode:
     """arch: the one processor that it is for. size: of the cubin, in bytes; code: of its entries' instructions.
 
     uncalled: entries that no call of the plan launches. missing: kernels that the plan calls and that have no entry.
-    amiss: what the worker's table of kernels says other than the cubin does, in words.
+    amiss: where the cubin is not for the target's devices, and what the worker's table of kernels says other than the
+    cubin does, in words.
     """
 
     arch: str
@@ -67,8 +69,10 @@ class DeviceCode:
         return "; ".join(wrong) or "the plan calls every entry, and every call has its entry"
 
 
-def of_bundle(contents: Contents, read: Callable[[str], bytes], where: str) -> DeviceCode | None:
-    """What the bundle's cubin holds; None where it has none. read: a file of the image, by its path without '/'.
+def of_bundle(contents: Contents, target: Target, read: Callable[[str], bytes], where: str) -> DeviceCode | None:
+    """What the bundle's cubin holds; None where it has none.
+
+    target: the lock's. read: a file of the image, by its path without '/'.
 
     Raises SealError where a file is not the one that is listed, or cannot be understood.
     """
@@ -100,8 +104,17 @@ def of_bundle(contents: Contents, read: Callable[[str], bytes], where: str) -> D
         entries=tuple(entries),
         uncalled=tuple(sorted(known - launched.keys())),
         missing=tuple(sorted(symbol for symbol in calls if not known & set(symbols.get(symbol, ())))),
-        amiss=(*([] if sm == code.sm else [f"the table of kernels is for {sm}"]), *_amiss(rows, code)),
+        amiss=(*_misplaced(target, sm, code), *_amiss(rows, code)),
     )
+
+
+def _misplaced(target: Target, sm: str, code: Cubin) -> Iterator[str]:
+    """Other processors than the cubin's. sm: of the table of kernels."""
+    wanted = target.device.sm if target.device else ""
+    if code.sm != wanted:
+        yield f"the cubin is for {code.sm}, and the lock's device.sm is {wanted or 'none'}"
+    if code.sm != sm:
+        yield f"the table of kernels is for {sm}"
 
 
 def _amiss(rows: _Rows, code: Cubin) -> Iterator[str]:

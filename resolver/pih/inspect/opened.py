@@ -109,7 +109,7 @@ def _paired(contents: Contents, read: Callable[[str], bytes], path: Path) -> Ope
     if contents.lock != "sha256:" + hashlib.sha256(lock).hexdigest():
         raise SealError(f"/{_LOCK_FILE} is not the lock that the bundle was built from", where=str(path), fix=_FIX)
     decisions = locks.from_json(lock, f"{path}: /{_LOCK_FILE}")
-    return Opened(contents, decisions, code=device_code.of_bundle(contents, read, str(path)))
+    return Opened(contents, decisions, code=device_code.of_bundle(contents, decisions.target, read, str(path)))
 
 
 def opened_root(root: Path) -> Opened:

@@ -11,7 +11,8 @@ import attrs
 import pytest
 
 from pih.inspect import device_code
-from pih.inspect.bundle import contents
+from pih.inspect.opened import opened
+from pih.lock import Device
 from pih_runtime.errors import BuildError, SealError
 from tests.support.program import pih
 
@@ -25,14 +26,19 @@ def described(image):
 
 @pytest.fixture
 def read(image, root):
-    """The device code where some of the bundle's files are others; unless they are listed, the list is as it was."""
-    held = contents(image.path)
+    """The device code where some of the bundle's files are others; unless they are listed, the list is as it was.
 
-    def of(changes, *, listed=True):
+    device: the target's, instead of the lock's.
+    """
+    bundle = opened(image.path)
+    held, target = bundle.contents, bundle.lock.target
+
+    def of(changes, *, listed=True, device=target.device):
         files = {name: (root / name).read_bytes() for name in device_code.MEMBERS} | changes
         digests = {f"/{name}": "sha256:" + hashlib.sha256(data).hexdigest() for name, data in files.items()}
         lines = [attrs.evolve(file, digest=digests.get(file.path, file.digest)) for file in held.files]
-        return device_code.of_bundle(attrs.evolve(held, files=lines) if listed else held, files.__getitem__, "test")
+        shown = attrs.evolve(held, files=lines) if listed else held
+        return device_code.of_bundle(shown, attrs.evolve(target, device=device), files.__getitem__, "test")
 
     return of
 
@@ -134,6 +140,16 @@ def test_the_workers_table_says_what_the_cubin_does(read, root, change, said):
     found = read({device_code.TABLE: json.dumps(table).encode()})
     assert found.amiss
     assert re.search(said, found.proof)
+
+
+@pytest.mark.parametrize(
+    ("device", "said"),
+    [(Device(1, "sm_90", 23 << 30, ""), "sm_90"), (Device(1, "", 23 << 30, ""), "none"), (None, "none")],
+)
+def test_a_cubin_for_another_device_than_the_locks_is_told(read, device, said):
+    """Pack and cubin agree with each other, and would not start on the target."""
+    assert read({}, device=device).proof == f"the cubin is for sm_89, and the lock's device.sm is {said}"
+    assert read({}).proof == PROOF
 
 
 def test_damage_is_told(read, root):
