@@ -12,7 +12,7 @@ from pih.catalog import Catalog, Manifest, abi_problem
 from pih.lock import Lock, Target
 from pih.profile import Profile
 from pih.profile_rules import preference
-from pih.resolve import explain, outside
+from pih.resolve import explain, outside, taken
 from pih.resolve.order import circle
 from pih.resolve.outcome import DeadEnd, Solution
 from pih.resolve.rules import Key, Misfit, Need, key_of
@@ -39,7 +39,7 @@ def choose(profile: Profile, catalog: Catalog, target: Target, previous: Lock | 
         raise outside.failure(found, chain, catalog, explain.failure(found, catalog.plugins))
     if circle(found):
         raise explain.cycle(found)
-    _graphs_are_taken(found, profile, catalog.root)
+    taken.check(found, profile, catalog)
     outside.check_decided(found, catalog)
     return found
 
@@ -98,17 +98,6 @@ def ranking(held: frozenset[Key], preferred: list[str], catalog: Catalog) -> Cal
 def _is_kept(plugin: Manifest, previous: Lock | None, catalog: Catalog) -> bool:
     before = next((item for item in previous.plugins if item.id == plugin.id), None) if previous else None
     return before is not None and previous is not None and stale.same_files(before, previous, plugin, catalog)
-
-
-def _graphs_are_taken(found: Solution, profile: Profile, root: Path) -> None:
-    """What no plugin makes use of would only lie in the image, and in the budget."""
-    taken = any("backend.graphs" in plugin.requires | plugin.optional for plugin in found.plugins)
-    if profile.intent.backend.graphs and not taken:
-        raise ResolutionError(
-            f"Because {profile.reason(root, 'backend', 'graphs')},\n"
-            f"  and backend/{profile.intent.backend.plugin} replays no steps.\n  So graphs would serve nobody.",
-            fix="remove backend.graphs, or name a backend that works with backend.graphs",
-        )
 
 
 def _known(preferred: list[tuple[str, SpecifierSet]], profile: Profile, catalog: Catalog) -> None:

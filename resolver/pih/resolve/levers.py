@@ -9,10 +9,10 @@ from pih.lock import Target
 from pih.resolve.fits import Levers
 from pih.resolve.lowering import pack_of, processor, provider, smaller_formats
 from pih.resolve.outcome import Solution
+from pih.resolve.taken import TRANSPORT
 from pih.resolve.target import misfit, wants_devices
 
 _MOST_DEVICES = 64  # as many as a profile can name
-TRANSPORT = "transport.collectives"
 
 
 def levers_of(solution: Solution, catalog: Catalog, target: Target) -> Levers:

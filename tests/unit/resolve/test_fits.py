@@ -69,8 +69,10 @@ def test_on_devices_their_memory_holds_weights_cache_and_activations(resolved):
     assert (budget.total, budget.limit, budget.device_limit) == (budget.host, 512 << 20, 3 << 30)
 
 
-def test_a_device_in_the_profile_holds_nothing_for_a_backend_that_computes_on_the_host(resolved):
-    budget = resolved(with_device("1 GiB"), KNOWN).budget
+def test_a_device_in_the_profile_holds_nothing_for_a_backend_that_asks_for_none(resolved):
+    """It takes a transport to the other devices' ranks, and says nothing of their memory."""
+    known = changed(KNOWN, "backend/cpu", optional={"transport.collectives": ">=1.0,<2"})
+    budget = resolved(with_device("1 GiB"), known).budget
     assert (budget.device, budget.device_limit) == (0, 0)
     assert budget.total == budget.weights + budget.kv + budget.activations + budget.host
 
