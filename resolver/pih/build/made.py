@@ -5,18 +5,20 @@
 
 A lookup compares the stamp: sizes, modes and times, so that it costs little whatever the size. Where that differs the
 bytes are read: a copied store is as good as the first one. What is not what was recorded is removed, and made again.
+The time of the folder KEY is that of the last lookup.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import re
 import secrets
 import stat
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from pih.build import graph, tree
 from pih.build.progress import Dropped, Listener
 from pih.build.store import Place, Store
 from pih.reading import json_of
+from pih_runtime.errors import WorkerError
 
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 
@@ -43,6 +46,8 @@ def find(store: Store, kind: Place, key: str, *, name: str, listener: Listener) 
     place = store.place(kind, key)
     if not os.path.lexists(place):
         return None
+    with suppress(OSError):  # a store that cannot be written has nothing taken away either
+        os.utime(place, follow_symlinks=False)
     meta = _meta(place)
     if meta is not None:
         found = Made(place / "output", meta["output"])
@@ -85,6 +90,28 @@ def drop(store: Store, kind: Place, key: str, *, name: str, listener: Listener) 
     """Take away what turned out to be damaged."""
     store.discard(kind, key)
     listener(Dropped(name))
+
+
+@contextmanager
+def held(output: Path) -> Iterator[None]:
+    """Nobody takes a found entry away as unused while the block runs, however long.
+
+    Raises WorkerError where that has just happened.
+    """
+    try:
+        handle = os.open(output.parent, os.O_RDONLY | os.O_DIRECTORY)
+    except FileNotFoundError:
+        raise WorkerError("it was just taken away as unused", where=str(output), fix="run this again") from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(handle)
+
+
+def name_of(place: Path) -> str:
+    """The step that made what lies there; '' where that is not recorded."""
+    return str((_meta(place) or {}).get("step", ""))
 
 
 def _holds(made: Made) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pih.build import interpreter, progress
+from pih.build import interpreter, made, progress
 from pih.build.store import Store
 from pih.bundle import driver, run
 from pih.bundle.driver import Driver
@@ -35,7 +35,8 @@ def started(image: Layout, store: Store, listen: run.Listen, weights: Path | Non
         reason = bwrap_trouble()
         if reason:
             sys.stderr.write(f"pih: without a sandbox: {reason}\n")
-        with _root_with(root, store, weights) if reason else _root_to_mount_on(root, store, grants, given) as own:
+        prepared = _root_with(root, store, weights) if reason else _root_to_mount_on(root, store, grants, given)
+        with made.held(root), prepared as own:
             worker = (
                 _directly(image, own, listen, grants, given)
                 if reason

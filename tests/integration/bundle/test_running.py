@@ -7,11 +7,12 @@ import stat
 import subprocess
 import sys
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
 
-from pih.build import interpreter
+from pih.build import interpreter, prune
 from pih.build.store import open_store
 from pih.bundle import client, engine, layout, run, unpacked
 from pih.bundle.unpack import unpack
@@ -246,6 +247,19 @@ def test_podman_that_does_not_take_the_image(tmp_path, podman):
     broken = layouts.write(tmp_path / "layout", [b"no archive" * 1000])
     with pytest.raises(WorkerError, match="podman does not load the image"):
         engine.load("podman", layout.read(broken))
+
+
+@pytest.mark.parametrize("sandbox", [pytest.param("bwrap", marks=needs_bwrap), "none"])
+def test_nobody_takes_away_what_a_worker_runs_from(image, store, private, monkeypatch, sandbox):
+    if sandbox == "none":
+        monkeypatch.setattr(unpacked, "bwrap_trouble", lambda: "bwrap is not installed")
+    with unpacked.started(image, store, private, None) as worker:
+        tomorrow = time.time() + 86400
+        [root] = [entry for entry in prune.unused(store, tomorrow) if entry.kind == "roots"]
+        assert not prune.remove(store, root)
+        assert ask(worker)
+    assert prune.remove(store, root)
+    assert unpack(image, store).is_dir()
 
 
 def test_unpacked_files_are_nobody_elses(image, store):
