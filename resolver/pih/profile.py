@@ -51,6 +51,12 @@ class Profile:
         path = self.path.resolve()
         return path.relative_to(root.resolve()).as_posix() if path.is_relative_to(root.resolve()) else path.name
 
+    def with_devices(self, count: int) -> Profile:
+        """The same intent for so many devices; it is in no file."""
+        return attrs.evolve(
+            self, intent=attrs.evolve(self.intent, device=attrs.evolve(self.intent.device, count=count))
+        )
+
     def reason(self, root: Path, section: str, key: str) -> str:
         """`profiles/x.toml:12 model.plugin = "llama"`: the line that asks for something."""
         value = show(getattr(getattr(self.intent, section), key))

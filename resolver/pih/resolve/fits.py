@@ -35,8 +35,8 @@ class Size:
 class Levers:
     """What catalog and target give beside smaller limits.
 
-    formats: of weights that the pack runs fast, from the largest to the smallest. devices: the most that a transport
-    serves, 0 without one. spills: whether the memory plugin keeps cache pages elsewhere than on a device.
+    formats: of weights that the pack runs fast, from the largest to the smallest. devices: the most that there may be,
+    0 where the backend computes on none. spills: whether the memory plugin keeps cache pages elsewhere than there.
     """
 
     formats: tuple[str, ...] = ()
@@ -221,7 +221,7 @@ def _fits(size: Size, measure: Measure) -> bool:
 
 
 def _runs(size: Size, measure: Measure) -> bool:
-    """Whether there is such a deployment at all: kernels for its weights, room for one sequence's pages."""
+    """Whether there is such a deployment at all: plugins, kernels for its weights, room for one sequence's pages."""
     try:
         measure(size)
     except ResolutionError:

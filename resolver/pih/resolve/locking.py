@@ -15,14 +15,16 @@ from pih.catalog import Catalog, Manifest, fingerprint
 from pih.lock import Artifact, BuildGraph, Limits, Lock, Plugin, ProfileRef, Requirement, Service, Target, Weights
 from pih.pins import Pins
 from pih.profile import Profile
-from pih.resolve import artifacts, budget, explain, fits, graph, outside, spill
+from pih.resolve import budget, explain, fits, graph, outside, spill
+from pih.resolve.artifacts import seed_of
 from pih.resolve.choice import choose
-from pih.resolve.levers import levers_of, transports
+from pih.resolve.levers import levers_of
 from pih.resolve.lowered import lowered
 from pih.resolve.lowering import Fetch, Lowered, because_of, pack_of, plan_params
 from pih.resolve.model import ModelFile, Pin, model_files
 from pih.resolve.order import providers_of, start_order
 from pih.resolve.outcome import Solution
+from pih.resolve.parts import Parts, parts_of
 from pih.resolve.target import target_of
 from pih.structure import unstructure
 
@@ -45,49 +47,44 @@ def lock(
     intent, root = profile.intent, catalog.root
     target = target_of(profile)
     solution = choose(profile, catalog, target, previous)
-    held = previous.artifacts if previous else ()
-    files = model_files(profile, root, pins, held, pin)
-    explained = [(plugin, explain.reasons(plugin, solution.served)) for plugin in solution.plugins]
-    pins = outside.pinned(pins, solution.plugins, catalog)
-    carried = {
-        plugin.id: artifact
-        for plugin, reasons in explained
-        if (artifact := outside.artifact_of(plugin, catalog, reasons)) is not None
-    }
-    wanted = (
-        *artifacts.wanted_by_target(profile.reason(root, "target", "os")),
-        *artifacts.wanted_by_plugins(explained),
-        *artifacts.wanted_by_lowering(profile.reason(root, "model", "weights")),
-    )
-    chosen = (*artifacts.choose(wanted, files.values(), pins, held), *carried.values())
+    files = model_files(profile, root, pins, previous.artifacts if previous else (), pin)
+    parts = parts_of(solution, profile, catalog, pins, previous, files)
     limits = Limits(**{**unstructure(intent.limits), "spill": spill.bytes_of(profile, root, solution, catalog)})
-
     because = because_of(profile, root, explain.reasons(pack_of(solution), solution.served)[0])
 
-    def params(sizes: Limits, machine: Target) -> dict[str, Any]:
-        return plan_params(solution, files, machine, sizes, intent.weights.format, intent.kernels.fallback_ops)
+    def params(chosen: Solution, sizes: Limits, machine: Target) -> dict[str, Any]:
+        return plan_params(chosen, files, machine, sizes, intent.weights.format, intent.kernels.fallback_ops)
 
-    by_name = {artifact.name: artifact for artifact in chosen}
+    def lowered_for(made_of: Parts, parameters: Mapping[str, Any], stored: str = "") -> Lowered:
+        by_name = {artifact.name: artifact for artifact in made_of.artifacts}
+        report = pack_of(made_of.solution).report
+        return lowered(parameters, root, by_name, made_of.carried, report, fetch, because, memo, stored)
 
-    def lowered_for(parameters: Mapping[str, Any], stored: str = "") -> Lowered:
-        report = pack_of(solution).report
-        return lowered(parameters, root, by_name, carried, report, fetch, because, memo, stored)
+    @cache
+    def among(devices: int) -> tuple[Target, Parts]:
+        """The same deployment on so many devices, which other plugins may join."""
+        if devices == intent.device.count:
+            return target, parts
+        wider = profile.with_devices(devices)
+        machine = attrs.evolve(target, device=target.device and attrs.evolve(target.device, count=devices))
+        chosen = choose(wider, catalog, machine, previous)
+        return machine, parts_of(chosen, wider, catalog, pins, previous, files)
 
     @cache
     def measure(size: fits.Size) -> locks.Budget:
-        device = attrs.evolve(target.device, count=size.devices) if target.device else None
-        machine = attrs.evolve(target, threads=size.threads, device=device)
-        plugins = solution.plugins + (transports(solution, catalog, target) if size.devices > 1 else ())
-        return budget.budget_of(lowered_for(params(size.limits, machine), size.weights), plugins, machine, size.limits)
+        machine, made_of = among(size.devices)
+        machine, chosen = attrs.evolve(machine, threads=size.threads), made_of.solution
+        made = lowered_for(made_of, params(chosen, size.limits, machine), size.weights)
+        return budget.budget_of(made, chosen.plugins, machine, size.limits)
 
-    plan = params(limits, target)
-    made = lowered_for(plan)
+    plan = params(solution, limits, target)
+    made = lowered_for(parts, plan)
     budgeted = budget.budget_of(made, solution.plugins, target, limits)
     budget.check(
         budgeted,
         fits.Size(limits, target.threads, intent.device.count),
         measure,
-        lambda: levers_of(solution, catalog, target),
+        lambda: levers_of(solution, target),
         (profile.reason(root, "target", "memory"), profile.reason(root, "device", "memory")),
     )
     return Lock(
@@ -102,15 +99,16 @@ def lock(
         requires=tuple(
             Requirement(need.capability, need.specifier, plugin.id) for need, plugin in solution.served if not need.by
         ),
-        plugins=tuple(_plugin(plugin, reasons, solution, catalog) for plugin, reasons in explained),
+        plugins=tuple(_plugin(plugin, reasons, solution, catalog) for plugin, reasons in parts.explained),
         start_order=start_order(solution),
         bindings=made.bindings,
         fallbacks=made.fallbacks,
         budget=budgeted,
         plan=made.plan,
-        artifacts=chosen,
+        artifacts=parts.artifacts,
         build=_placed(
-            graph.build_graph(profile, solution, files, plan, made, artifacts.seed_of(chosen, pins, fetch)), carried
+            graph.build_graph(profile, solution, files, plan, made, seed_of(parts.artifacts, parts.pins, fetch)),
+            parts.carried,
         ),
     )
 

@@ -1,7 +1,9 @@
 """What is offered to a deployment that does not fit: what catalog and target support, with values that do fit."""
 
 import itertools
+import json
 import re
+import tomllib
 from pathlib import Path
 
 import attrs
@@ -10,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pih import catalog, pins, profile
-from pih.catalog import Constraint, Manifest, Report
+from pih.catalog import Constraint, Manifest, Report, RuntimePart
 from pih.lock import Budget, Limits
 from pih.resolve import locking
 from pih.resolve.fits import Levers, Size, memory, nearest, over
@@ -18,6 +20,7 @@ from pih_runtime.errors import ProfileError, ResolutionError
 
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "profiles" / "qwen3-cpu-synthetic.toml").read_text()
+CUDA = (ROOT / "profiles" / "qwen3-4090d-synthetic.toml").read_text()
 PINS = pins.load(ROOT)
 KNOWN = catalog.load(ROOT)
 TRANSPORT = Manifest(
@@ -89,6 +92,35 @@ def test_too_much_for_the_device_names_its_line_and_offers_no_spill_that_nobody_
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        (with_device("2000 MiB"), SPILLING),
+        (with_device("2000 MiB", host="100 MiB"), ON_DEVICES),
+        (TEXT.replace("3 GiB", "1 GiB"), KNOWN),
+        (CUDA.replace('"23 GiB"', '"4 GiB"'), KNOWN),
+    ],
+    ids=["spill", "both", "host", "gpu"],
+)
+def test_what_is_offered_locks(resolved, offers, text, known):
+    tried = [fit for fit in offers(text, known)[1] if "model.weights" not in fit]  # for these it takes other files
+    assert tried
+    for fit in tried:
+        resolved(with_lines(text, fit.split(" with ")), known)
+
+
+def with_lines(text, lines):
+    """The profile with these lines, `section.key = value`, in place of its own."""
+    data = tomllib.loads(text)
+    for line in lines:
+        (section, keys), *_ = tomllib.loads(line).items()
+        data.setdefault(section, {}).update(keys)
+    return "".join(
+        f"[{section}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items())
+        for section, keys in data.items()
+    )
+
+
 def test_too_much_for_the_host_beside_a_device_names_the_hosts_line(offers):
     what, fits = offers(with_device("3 GiB", host="100 MiB"), ON_DEVICES)
     assert what.splitlines()[0].endswith('target.memory = "100 MiB",')
@@ -158,15 +190,32 @@ def test_another_format_is_offered_only_where_the_pack_has_kernels_for_it(offers
     assert not [fit for fit in offers(text, narrow)[1] if "model.weights" in fit]
 
 
-CUDA = (ROOT / "profiles" / "qwen3-4090d-synthetic.toml").read_text()
-
-
 def test_two_devices_hold_what_one_does_not(resolved, offers):
     tight = CUDA.replace('"23 GiB"', '"4 GiB"')
     what, fits = offers(tight, KNOWN)
     assert "on each device" in what
     assert "device.count = 2" in fits
     assert resolved(tight.replace("count = 1", "count = 2"), KNOWN).budget.device <= 4 << 30
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"yanked": "it loses values"},
+        {"abi": 99},
+        {"requires": {"acme.fabric": ">=1.0"}},
+        {"runtime": RuntimePart("p", "p:start", wheels=("no-such-wheel",))},
+    ],
+    ids=lambda values: next(iter(values)),
+)
+def test_devices_that_no_transport_can_join_are_not_offered(resolved, offers, values):
+    known = changed(KNOWN, "transport/nccl", **values)
+    tight = CUDA.replace('"23 GiB"', '"4 GiB"')
+    _, fits = offers(tight, known)
+    assert fits
+    assert not [fit for fit in fits if "count" in fit]
+    with pytest.raises(ResolutionError):
+        resolved(tight.replace("count = 1", "count = 2"), known)
 
 
 def test_as_many_devices_as_heads_are_the_most(offers):
@@ -189,7 +238,7 @@ def divided(size):
 SIZE = Size(Limits(256, 4, 64, "bf16", 0), 1, devices=1)
 
 
-def test_the_fewest_devices_that_do_are_offered_as_far_as_a_transport_reaches():
+def test_the_fewest_devices_that_do_are_offered_as_far_as_there_are_any():
     assert nearest(SIZE, divided, Levers(devices=64)) == ["device.count = 8"]
     assert nearest(SIZE, divided, Levers(devices=4)) == []
     assert nearest(SIZE, divided, Levers()) == []
