@@ -109,16 +109,11 @@ def lower(
     wanted, trees = inputs(params)
     files = {name: fetch(artifacts[name]) for name in wanted}
     folders = {name: place(name) for name in trees}
-    try:
-        result = lowering.lower(
-            _stored_as(
-                stored,
-                sources.described(
-                    params["checkpoint"],
-                    files,
-                    folders,
-                ),
-            ),
+
+    def lowered(ranks: int) -> Any:
+        checkpoint = _stored_as(stored, sources.described(params["checkpoint"], files, folders))
+        return lowering.lower(
+            checkpoint,
             load_graph(place(params["model"])),
             lowering.read_report(place(params["kernels"]), params["isa"]),
             plans.Limits(**params["limits"]),
@@ -126,12 +121,18 @@ def lower(
             params["page_size"],
             params["fallback_ops"],
             params["spill"],
-            params.get("ranks", 1),
+            ranks,
         )
-    except lowering.NoKernelError as problem:
-        raise _no_kernel(problem, because) from problem
+
+    ranks = params.get("ranks", 1)
+    try:
+        result = lowered(ranks)
     except (BuildError, ResolutionError) as problem:
-        raise _no_plan(problem, because) from problem
+        fewer = 0 if problem.where in because.lines else _fewer(ranks, lowered)
+        fix = ", or ".join([*([f"device.count = {fewer}"] if fewer else []), *([problem.fix] if problem.fix else [])])
+        asked = f",\n  and that is one rank's part, as {because.lines['device.count']}" if fewer else ""
+        told = _no_kernel if isinstance(problem, lowering.NoKernelError) else _no_plan
+        raise told(problem, because, asked, fix) from problem
     plan = result.plan
     bindings = tuple(_binding(bound) for bound in result.bindings)
     return Lowered(
@@ -232,21 +233,32 @@ def _named(data: Any, key: str) -> list[str]:
     return [name for item in data for name in _named(item, key)] if isinstance(data, list) else []
 
 
-def _no_kernel(problem: Any, because: Because) -> ResolutionError:
+def _fewer(ranks: int, lowered: Callable[[int], Any]) -> int:
+    """The most ranks below these that the model can be lowered for; 0 where there are none."""
+    for count in range(ranks - 1, 0, -1):
+        try:
+            lowered(count)
+        except (BuildError, ResolutionError):
+            continue
+        return count
+    return 0
+
+
+def _no_kernel(problem: Any, because: Because, asked: str, fix: str) -> ResolutionError:
     causes = "".join(f",\n  and {cause}" for cause in problem.causes)
     return ResolutionError(
-        f"Because {because.weights},\n  and its plan wants {problem.wanted},\n"
+        f"Because {because.weights},\n  and its plan wants {problem.wanted}{asked},\n"
         f"  and the kernels are those of {problem.where}, as {because.pack}{causes}.\n"
         "  So no kernel runs it.",
-        fix=problem.fix,
+        fix=fix,
     )
 
 
-def _no_plan(problem: BuildError | ResolutionError, because: Because) -> ResolutionError:
-    asked = because.lines.get(problem.where, because.weights)
+def _no_plan(problem: BuildError | ResolutionError, because: Because, asked: str, fix: str) -> ResolutionError:
+    reason = because.lines.get(problem.where, because.weights)
     place = f"{problem.where}: " if problem.where and problem.where not in because.lines else ""
     return ResolutionError(
-        f"Because {asked},\n  and {place}{problem.what}.\n  So no plan comes of it.", fix=problem.fix
+        f"Because {reason},\n  and {place}{problem.what}{asked}.\n  So no plan comes of it.", fix=fix
     )
 
 

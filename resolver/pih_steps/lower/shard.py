@@ -107,7 +107,7 @@ class _Part:
         self.parameters[weight] = replace(whole, shape=shape, split=split)
 
     def _fail(self, what: str) -> BuildError:
-        return BuildError(f"among ranks, {what}", where=self.graph.model, fix="set device.count = 1")
+        return BuildError(f"among ranks, {what}", where="device.count", fix="set device.count = 1")
 
     def _put(self, node: Node) -> None:
         self.nodes.append(replace(node, operands=tuple(self._here(operand) for operand in node.operands)))
@@ -137,7 +137,9 @@ def _check_divisible(graph: Graph, ranks: int, head: str) -> None:
     raise ResolutionError(
         f"{what} cannot be divided among {ranks} ranks",
         where="device.count",
-        fix=f"this model is divided among {', '.join(map(str, fitting))}; set device.count to one of them",
+        fix="this model is not divided: set device.count = 1"
+        if fitting == [1]
+        else f"this model is divided among {', '.join(map(str, fitting))}; set device.count to one of them",
     )
 
 

@@ -109,6 +109,12 @@ def test_collectives_are_bound_to_no_kernel():
             "98 feed-forward columns cannot be divided among 4 ranks",
             "among 1, 2;",
         ),
+        (
+            2,
+            {"intermediate_size": 99},
+            "99 feed-forward columns cannot be divided among 2 ranks",
+            "this model is not divided: set device.count = 1",
+        ),
     ],
 )
 def test_what_cannot_be_divided_is_said(ranks, changes, words, fix):
