@@ -20,6 +20,7 @@ from pih_steps.lower.formats import matrix, row_bytes, tensor_bytes
 
 MAX_HEADER = 100_000_000  # the format's own limit
 ALIGNMENT = 64
+_MOST_AXES, _MOST_VALUES = 8, 1 << 40  # of a tensor
 FORMATS = {"F32": "f32", "F16": "f16", "BF16": "bf16"}
 _FIX = "fetch the file again; if it stays so, the file is damaged"
 
@@ -80,7 +81,7 @@ def _entry(name: str, entry: Any, where: str) -> tuple[Tensor, int, int]:
     tensor = described_tensor(name, entry, where)
     offsets = entry.get("data_offsets")
     if not (isinstance(offsets, list) and len(offsets) == 2 and all(type(item) is int for item in offsets)):
-        raise BuildError(f"tensor {name} has data_offsets {offsets!r}", where=where, fix=_FIX)
+        raise BuildError(f"tensor {name} has data_offsets {offsets!r:.100}", where=where, fix=_FIX)
     begin, end = offsets
     expected = tensor_bytes(tensor.format, tensor.shape, f"{where}: {name}")
     if begin < 0 or end - begin != expected:
@@ -95,12 +96,12 @@ def _entry(name: str, entry: Any, where: str) -> tuple[Tensor, int, int]:
 def described_tensor(name: str, entry: Any, where: str) -> Tensor:
     """The form of one tensor from its dtype and shape, as a table or a header says them."""
     dtype, shape = (entry.get("dtype"), entry.get("shape")) if isinstance(entry, dict) else (None, None)
-    if dtype not in FORMATS:
-        raise BuildError(f"tensor {name} has dtype {dtype!r}", where=where, fix=f"known are {', '.join(FORMATS)}")
+    if not isinstance(dtype, str) or dtype not in FORMATS:
+        raise BuildError(f"tensor {name} has dtype {dtype!r:.100}", where=where, fix=f"known are {', '.join(FORMATS)}")
     if not (isinstance(shape, list) and shape and all(type(item) is int and item > 0 for item in shape)):
-        raise BuildError(f"tensor {name} has the shape {shape!r}", where=where, fix=_FIX)
-    if prod(shape) > 1 << 40:
-        raise BuildError(f"tensor {name} has the impossible shape {shape}", where=where, fix=_FIX)
+        raise BuildError(f"tensor {name} has the shape {shape!r:.100}", where=where, fix=_FIX)
+    if len(shape) > _MOST_AXES or max(shape) > _MOST_VALUES or prod(shape) > _MOST_VALUES:
+        raise BuildError(f"tensor {name} has the impossible shape {shape!r:.100}", where=where, fix=_FIX)
     return Tensor(FORMATS[dtype], tuple(shape))
 
 
