@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,26 @@ from pih.bundle import client, run
 from pih.cli import _worker, _workspace
 
 
+def _a_number(_context: click.Context, _option: click.Parameter, value: float) -> float:
+    """Ranges let NaN pass, which compares with nothing."""
+    if math.isnan(value):
+        raise click.BadParameter("nan is not a number")
+    return value
+
+
 @click.command(epilog='Example: pih run --profile profiles/smollm2-cpu.toml --prompt "What is the capital of France?"')
 @_workspace.profile_option
 @click.option("--prompt", required=True, metavar="TEXT", help="What to ask, as one user message.")
 @click.option("--system", metavar="TEXT", help="A system message before it.")
 @click.option("--max-tokens", type=click.IntRange(1), default=512, show_default=True, help="Longest answer, in tokens.")
-@click.option("--temperature", type=click.FloatRange(0, 2), default=0.0, show_default=True, help="0 is greedy.")
+@click.option(
+    "--temperature",
+    type=click.FloatRange(0, 2),
+    callback=_a_number,
+    default=0.0,
+    show_default=True,
+    help="0 is greedy.",
+)
 @click.option("--seed", type=click.IntRange(0), help="Seed of the draws, where the temperature is not 0.")
 @_worker.engine_option
 @_worker.weights_option

@@ -54,6 +54,13 @@ def test_a_command_that_is_none_names_the_nearest(capsys, monkeypatch, words, ne
     assert (code, err.splitlines()[-1]) == (2, f"Error: No such command {words[-1]!r}.{near}")
 
 
+@pytest.mark.parametrize("value", ["nan", "-nan", "NaN"])
+def test_nan_is_no_temperature(capsys, monkeypatch, value):
+    words = ("run", "--profile", "x", "--prompt", "Hi", f"--temperature={value}")
+    code, _, err = failed(capsys, monkeypatch, *words)
+    assert (code, "'--temperature': nan is not a number" in err) == (2, True), err
+
+
 def test_a_pipe_is_no_file_of_weights(capsys, monkeypatch, tmp_path):
     """Nobody would ever have read it to its end."""
     os.mkfifo(tmp_path / "pipe")
