@@ -33,37 +33,42 @@ _MODEL_NAME = r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}"
 
 def _text(pattern: str, doc: str, example: str, default: Any = attrs.NOTHING, form: str = "") -> Any:
     """A string that matches `pattern` as a whole. form: the pattern in words, where the example does not tell it."""
+    fix = f"write it like {show(example)}" + (form and f": {form}")
 
     def check(_: object, attribute: attrs.Attribute[str], value: str) -> None:
         if not re.fullmatch(pattern, value):
             raise RefusedError(attribute.name, f"{show(value)} is not allowed", fix)
 
-    fix = f"write it like {show(example)}" + (form and f": {form}")
-    return attrs.field(default=default, validator=check, metadata={"doc": doc, "pattern": pattern, "example": example})
+    notes = {"doc": doc, "pattern": pattern, "example": example, "form": fix}
+    return attrs.field(default=default, validator=check, metadata=notes)
 
 
 def _whole(low: int, high: int, doc: str, default: Any = attrs.NOTHING) -> Any:
     """A whole number from `low` to `high`."""
+    fix = f"give a whole number from {low} to {high}"
 
     def check(_: object, attribute: attrs.Attribute[int], value: int) -> None:
         if not low <= value <= high:
-            raise RefusedError(attribute.name, f"{value} is out of range", f"allowed: {low} to {high}")
+            raise RefusedError(attribute.name, f"{value} is out of range", fix)
 
-    return attrs.field(default=default, validator=check, metadata={"doc": doc, "minimum": low, "maximum": high})
+    notes = {"doc": doc, "minimum": low, "maximum": high, "form": fix}
+    return attrs.field(default=default, validator=check, metadata=notes)
 
 
 def _many(pattern: str, doc: str, example: str) -> Any:
     """A list of strings that each match `pattern` as a whole; by default none."""
+    fix = f"give a list, e.g. [{show(example)}]"
 
     def check(_: object, attribute: attrs.Attribute[tuple[str, ...]], value: tuple[str, ...]) -> None:
         for item in value:
             if not re.fullmatch(pattern, item):
-                raise RefusedError(attribute.name, f"{show(item)} is not allowed", f"write it like {show(example)}")
+                raise RefusedError(attribute.name, f"{show(item)} is not allowed", fix)
         if len(set(value)) < len(value):
             raise RefusedError(attribute.name, "an entry stands there twice", "write it once")
 
     none: tuple[str, ...] = ()
-    return attrs.field(default=none, validator=check, metadata={"doc": doc, "items": pattern, "example": [example]})
+    notes = {"doc": doc, "items": pattern, "example": [example], "form": fix}
+    return attrs.field(default=none, validator=check, metadata=notes)
 
 
 def _choice(doc: str, default: Any = attrs.NOTHING) -> Any:
@@ -82,7 +87,8 @@ def _source(kinds: tuple[str, ...], doc: str, example: str, default: Any = attrs
         except RefusedError as refused:
             raise RefusedError(attribute.name, refused.what, refused.fix) from None
 
-    return attrs.field(default=default, validator=check, metadata={"doc": doc, "example": example, "kinds": kinds})
+    notes = {"doc": doc, "example": example, "kinds": kinds, "form": f"write it like {show(example)}"}
+    return attrs.field(default=default, validator=check, metadata=notes)
 
 
 def _file_source(doc: str, example: str) -> Any:

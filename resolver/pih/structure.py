@@ -122,10 +122,12 @@ def show(value: object) -> str:
     """A value as its file writes it, cut where it is long."""
     if isinstance(value, tuple):
         text = f"[{', '.join(show(item) for item in value)}]"
-    elif isinstance(value, bool):
-        text = str(value).lower()
+    elif isinstance(value, str):
+        text = f'"{value}"'
+    elif isinstance(value, list | dict):  # nested as deep and long as its file likes
+        text = _NAMES[type(value)]
     else:
-        text = f'"{value}"' if isinstance(value, str) else repr(value)
+        text = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
     return _cut(text)
 
 
@@ -141,21 +143,30 @@ def choice_problem(value: object, allowed: Iterable[object]) -> tuple[str, str]:
     return f"{show(value)} is not allowed", f"{meant}allowed: {listed(options)}"
 
 
-def _problems(failure: BaseException, path: Path) -> Iterable[Problem]:
-    """Flatten cattrs' tree of exceptions; the path lies in the notes on the way down."""
+def _problems(failure: BaseException, path: Path, form: str = "") -> Iterable[Problem]:
+    """Flatten cattrs' tree of exceptions; the path lies in the notes on the way down.
+
+    form: what to write there, as the attribute's metadata has it under `form`; '' where it has none.
+    """
     if isinstance(failure, ForbiddenExtraKeysError):
         known = [field.name for field in attrs.fields(failure.cl)]
         for key in sorted(failure.extra_fields)[:_TOLD]:
             near = nearest(key, known)
             meant = f'did you mean "{near}"? ' if near else ""
             yield Problem((*path, key), "unknown key", f"{meant}known keys: {', '.join(known)}")
-    elif isinstance(failure, ClassValidationError | IterableValidationError):
+    elif isinstance(failure, ClassValidationError):
+        fields = attrs.fields_dict(failure.cl)
         for inner in failure.exceptions:
-            yield from _problems(inner, (*path, *_step(inner)))
+            step = _step(inner)
+            form = "".join(fields[str(name)].metadata.get("form", "") for name in step)
+            yield from _problems(inner, (*path, *step), form)
+    elif isinstance(failure, IterableValidationError):
+        for inner in failure.exceptions:
+            yield from _problems(inner, (*path, *_step(inner)), form)
     elif isinstance(failure, RefusedError):
         yield Problem((*path, failure.key), failure.what, failure.fix)
     elif isinstance(failure, _HookError):
-        yield Problem(path, failure.what, failure.fix)
+        yield Problem(path, failure.what, form or failure.fix)
     elif isinstance(failure, KeyError):
         yield Problem(path, "missing", f"add {path[-1]}")
     else:

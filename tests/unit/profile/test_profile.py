@@ -131,11 +131,41 @@ MESSAGES = [
     (("threads = 2\n", ""), "x.toml:8: target.threads: missing\n  to fix: add threads"),
     (
         ("threads = 2", 'threads = "2"'),
-        'x.toml:13: target.threads: "2" is not a whole number\n  to fix: give a whole number',
+        'x.toml:13: target.threads: "2" is not a whole number\n  to fix: give a whole number from 1 to 1024',
     ),
     (
         ("threads = 2", "threads = true"),
-        "x.toml:13: target.threads: true is not a whole number\n  to fix: give a whole number",
+        "x.toml:13: target.threads: true is not a whole number\n  to fix: give a whole number from 1 to 1024",
+    ),
+    (
+        ("threads = 2", "threads = 1979-05-27"),
+        "x.toml:13: target.threads: 1979-05-27 is not a whole number\n  to fix: give a whole number from 1 to 1024",
+    ),
+    (
+        ("threads = 2", "threads = [2]"),
+        "x.toml:13: target.threads: a list is not a whole number\n  to fix: give a whole number from 1 to 1024",
+    ),
+    (
+        ('memory = "512 MiB"', "memory = 512"),
+        (
+            "x.toml:12: target.memory: 512 is not a string\n"
+            '  to fix: write it like "1 GiB": a number up to 999999 with KiB, MiB, GiB or TiB'
+        ),
+    ),
+    (
+        ("[service]", '[kernels]\nfallback_ops = "attention"\n[service]'),
+        'x.toml:19: kernels.fallback_ops: "attention" is not a list\n  to fix: give a list, e.g. ["attention"]',
+    ),
+    (
+        ("[service]", "[kernels]\nfallback_ops = [3]\n[service]"),
+        'x.toml:19: kernels.fallback_ops[0]: 3 is not a string\n  to fix: give a list, e.g. ["attention"]',
+    ),
+    (
+        ("[model]", "[model]\nconfig = {}"),
+        (
+            "x.toml:5: model.config: a table is not a string\n"
+            '  to fix: write it like "file:../models/qwen3-0.6b/config.json"'
+        ),
     ),
     (
         ("openai = true", "openai = 1"),
@@ -143,11 +173,15 @@ MESSAGES = [
     ),
     (
         ('name = "example"', "name = 3"),
-        "x.toml:2: deployment.name: 3 is not a string\n  to fix: give a string",
+        (
+            "x.toml:2: deployment.name: 3 is not a string\n"
+            '  to fix: write it like "smollm2-cpu": lowercase letters and digits, '
+            "with `.`, `_` or `-` between them, at most 128"
+        ),
     ),
     (
         ("[service]", "[[service]]"),
-        "x.toml:18: service: [{'model_name': 'm'}] is not a table\n  to fix: give a table",
+        "x.toml:18: service: a list is not a table\n  to fix: give a table",
     ),
     (
         ('isa = "x86-64-v3"', 'isa = "x86-64v3"'),
@@ -169,7 +203,7 @@ MESSAGES = [
     ),
     (
         ("threads = 2", "threads = 0"),
-        "x.toml:13: target.threads: 0 is out of range\n  to fix: allowed: 1 to 1024",
+        "x.toml:13: target.threads: 0 is out of range\n  to fix: give a whole number from 1 to 1024",
     ),
     (
         ("[limits]", "[limits]\nbatch = 8\ntokens = 4"),
