@@ -108,6 +108,16 @@ def test_builders_that_agree(image, tmp_path):
     assert [line.split()[1] for line in done.stdout.splitlines()[:2]] == [image["digest"]] * 2
 
 
+def test_what_bazel_makes_lies_in_the_store_and_its_server_ends_by_itself(image, tmp_path):
+    said = tmp_path / "said"
+    script = BAZEL.replace("IMAGE", image["layout"]) + f'printf "%s\\n" "$@" >{said}\n'
+    assert compared(tmp_path / "bin", bazel=script).returncode == 0
+    base, idle, command, *_ = said.read_text().splitlines()
+    (workspace,) = (path.name for path in (tmp_path / "bin/store/bazel/workspaces").iterdir() if path.is_dir())
+    assert base == f"--output_base={tmp_path}/bin/store/bazel/outputs/{workspace}"
+    assert (idle, command) == ("--max_idle_secs=900", "build")
+
+
 def test_a_builder_that_gives_no_image_has_failed(image, tmp_path):
     (tmp_path / "other").mkdir()
     done = compared(tmp_path / "bin", bazel=BAZEL.replace("IMAGE", str(tmp_path / "other")))

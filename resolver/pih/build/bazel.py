@@ -30,6 +30,7 @@ _PACKAGE = "Bazel (Debian: bazel-bootstrap)"
 _FIX = "is the `bazel` in PATH Bazel's own program?"
 _PLAIN = "not every Bazel works in a folder whose path has spaces, or other than ASCII characters"
 _LINES = 30
+_IDLE = 900  # seconds that Bazel's server waits for the next build; it holds hundreds of megabytes of memory
 # A user's own .bazelrc may say otherwise, and the link would be that of a build before.
 _LINKS = ["--symlink_prefix=.bazel/", "--experimental_convenience_symlinks=normal"]
 _CACHED = ("cacheHit", "remoteCacheHit")  # Bazel 7's word, and Bazel 4's
@@ -83,7 +84,8 @@ def build(
     name = lock.profile.name
     last = lock.build.steps[-1].id == target
     label = name if last else f"{name}.steps/{target}"
-    workspace = store.root / "bazel" / "workspaces" / outer.name(name, lock_path, source_root)
+    own = outer.name(name, lock_path, source_root)
+    workspace = store.root / "bazel" / "workspaces" / own
     with outer.alone(workspace.with_name(f"{workspace.name}.lock")):
         write_workspace(workspace, name, lock_path, source_root)
         log = workspace / ".executed.json"
@@ -95,7 +97,12 @@ def build(
         ]
         log.unlink(missing_ok=True)
         try:
-            _run(["bazel", "build", *options, f"//:{label}"], workspace, environment, listener)
+            _run(
+                ["bazel", *startup_options(store, own), "build", *options, f"//:{label}"],
+                workspace,
+                environment,
+                listener,
+            )
         except BuildError:
             check_files(lock, artifacts, store)
             raise
@@ -147,6 +154,11 @@ def fill_cache(digests: Sequence[str], store: Store) -> Path:
                 shutil.copyfile(ours, work / "file")
             (work / "file").replace(theirs)
     return cache
+
+
+def startup_options(store: Store, workspace: str) -> list[str]:
+    """Options of `bazel`: what it makes for a workspace lies in the store, and its server ends soon after a build."""
+    return [f"--output_base={store.root / 'bazel' / 'outputs' / workspace}", f"--max_idle_secs={_IDLE}"]
 
 
 def cache_options(cache: Path) -> list[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pih.build import outer
 from tests.builders.bazel import world
 from tests.builders.bazel.conftest import DEVICE, IMAGE, SYNTHETIC
 from tests.support import podman
@@ -198,13 +199,20 @@ def test_a_damaged_artifact_fails_before_anything_is_built(bazel4, fetched, tree
 
 
 @pytest.mark.parametrize("version", [4, pytest.param(7, marks=pytest.mark.where_possible)])
-def test_a_workspace_of_its_own_made_from_the_template(version, request, tree, embedded, tmp_path):
+def test_a_workspace_of_its_own_made_from_the_template(version, request, tree, fetched, embedded, tmp_path):
     """What `pih build --builder bazel` does, whatever the user's own .bazelrc says of outputs and links."""
     bazel = request.getfixturevalue(f"bazel{version}")
     path = f"{bazel.installed(tmp_path / 'bin')}:{os.environ['PATH']}"
     (tmp_path / ".bazelrc").write_text("build -c opt --symlink_prefix=/ --experimental_convenience_symlinks=ignore\n")
     own = {"PATH": path, "HOME": str(tmp_path)}
-    done = pih_of(tree, "build", "--offline", "--builder", "bazel", "--profile", SYNTHETIC, "--json", **own)
+    name = outer.name(Path(SYNTHETIC).stem, (tree / SYNTHETIC).with_suffix(".lock.json"), tree)
+    outputs = fetched / "bazel/outputs" / name
+    try:
+        done = pih_of(tree, "build", "--offline", "--builder", "bazel", "--profile", SYNTHETIC, "--json", **own)
+        assert (outputs / "execroot").is_dir()
+    finally:
+        bazel.run(f"--output_base={outputs}", "shutdown", check=False)
+        world.remove(outputs)
     answer = json.loads(done.stdout)
     assert "kernels" in answer["steps_run"]
     assert world.files(Path(answer["layout"])) == world.files(embedded[SYNTHETIC])
