@@ -19,12 +19,11 @@ ROOT = Path(__file__).resolve().parents[2]
 LOCK = ROOT / "profiles" / "smollm2-cpu.lock.json"
 LOADER = "usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"
 # What stands where the bundle's ld.so does. With --listen it serves until it is told to stop, by a shell of the bundle
-# if that has one: a script's program is its shell.
+# if that has one: a script's program is its shell. It says who it is when it hears signals.
 WORKER = """#!/bin/sh
-echo "worker of {text}"
-[ -z "${{NPU_DEVICES-}}" ] || echo "device $NPU_DEVICES, debug ${{NPU_DEBUG-none}}"
-case " $* " in *" --listen "*) ;; *) exit 0 ;; esac
-serve='trap "echo stopped; exit 0" TERM INT; while :; do sleep 0.05; done'
+say='echo "worker of {text}"; [ -z "${{NPU_DEVICES-}}" ] || echo "device $NPU_DEVICES, debug ${{NPU_DEBUG-none}}"'
+case " $* " in *" --listen "*) ;; *) eval "$say"; exit 0 ;; esac
+serve="trap 'echo stopped; exit 0' TERM INT; $say; while :; do sleep 0.05; done"
 [ ! -x "${{0%/*}}/sh" ] || exec "${{0%/*}}/sh" -c "$serve"
 eval "$serve"
 """

@@ -4,13 +4,14 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from tests.support.waiting import PATIENCE, until
 
 
 @dataclass(frozen=True)
@@ -62,13 +63,15 @@ def engine(folder: Path) -> Iterator[Engine]:
                 own.ask("rm", "--force", name)
         finally:
             daemon.terminate()
-            daemon.wait(60)
+            daemon.wait(PATIENCE)
 
 
 def _wait(own: Engine, daemon: subprocess.Popen[bytes], log: Path) -> None:
-    end = time.monotonic() + 60
     environment = {**os.environ, **own.environment}
-    while subprocess.run(["docker", "version"], env=environment, capture_output=True, check=False).returncode:
-        if daemon.poll() is not None or time.monotonic() > end:
-            pytest.fail(f"docker's engine does not start: {log.read_text()[-2000:]}")
-        time.sleep(0.1)
+
+    def answers():
+        asked = subprocess.run(["docker", "version"], env=environment, capture_output=True, check=False)
+        return asked.returncode == 0 or daemon.poll() is not None
+
+    until(answers, what="docker's engine")
+    assert daemon.poll() is None, f"docker's engine does not start: {log.read_text()[-2000:]}"

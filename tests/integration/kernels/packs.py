@@ -14,6 +14,7 @@ import numpy as np
 
 from pih_runtime.isa import ISA_FLAGS, cpu_flags
 from pih_steps import kernels
+from tests.support.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "plugins" / "backend" / "cpu"))
@@ -51,7 +52,7 @@ class Team:
     def stop(self):
         self.pack.stop(self.address)
         for host in self.hosts:
-            host.join(timeout=30)
+            host.join(PATIENCE)
             assert not host.is_alive()
 
     def run(self, calls, *, parts=0, alone=0, **fields):

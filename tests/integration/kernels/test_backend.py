@@ -16,6 +16,7 @@ from pih_runtime.plan import Limits, to_json
 from pih_runtime.step import Sampling, Step
 from tests.integration.kernels.formats import aligned, bf16_round
 from tests.integration.kernels.packs import ROOT, pack_module
+from tests.support.waiting import PATIENCE
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import pih_backend_cpu
@@ -147,7 +148,7 @@ def test_an_id_last_sampled_in_a_slot_feeds_the_next_step(start):
 def test_at_most_two_steps_are_in_flight(start):
     backend = start()
     gate = threading.Event()
-    backend._pack = replace(backend._pack, run=lambda *_: gate.wait(10))
+    backend._pack = replace(backend._pack, run=lambda *_: gate.wait(PATIENCE))
     tickets = [backend.submit(batch((0, 0, PROMPT))) for _ in range(2)]
     with pytest.raises(WorkerError, match="2 steps are in flight"):
         backend.submit(batch((0, 0, PROMPT)))

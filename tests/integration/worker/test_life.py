@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -14,9 +15,12 @@ import httpx
 import openai
 import pytest
 
+from pih_runtime.worker import DRAIN_SECONDS, STOP_SECONDS
 from tests.integration.worker.toy_bundle import PLUGINS, command, errors, run, write_bundle
+from tests.support.waiting import PATIENCE, until
 
-SLOW = {"backend/toy": {"seconds": 0.02}}
+ENDLESS = {"backend/toy": {"seconds": 0.2}}  # a whole answer of 250 tokens takes 50 s
+IMPORTS = "import uvicorn.protocols.http.h11_impl, starlette.requests, tokenizers, jinja2.sandbox"
 FAILING = """
 class Provider:
     def stop(self):
@@ -52,12 +56,18 @@ def test_the_log_says_what_runs(tmp_path, launch):
 
 
 def test_start_is_quick_and_small(tmp_path, launch):
+    """In a few times what its imports alone take here and now: two seconds where those take two thirds of one."""
     folder = write_bundle(tmp_path)
-    launch(folder).wait_for("ready in")  # warm the page cache
-    began = time.monotonic()
-    worker = launch(folder)
-    worker.wait_for("ready in")
-    assert time.monotonic() - began < 2  # a whole second is the aim; the machine of a test is shared
+    worker, starts, imports = None, [], []
+    for _ in range(3):
+        began = time.monotonic()
+        subprocess.run([sys.executable, "-I", "-B", "-c", IMPORTS], check=True)
+        imports.append(time.monotonic() - began)
+        began = time.monotonic()
+        worker = launch(folder)
+        worker.wait_for("ready in")
+        starts.append(time.monotonic() - began)
+    assert min(starts) < 3 * min(imports)
     assert worker.status("VmRSS") < 60_000
     assert worker.status("Threads") <= 4
 
@@ -124,7 +134,7 @@ def test_wrong_arguments_are_usage_errors(tmp_path, arguments, words):
 def test_help_needs_no_bundle(tmp_path):
     folder = write_bundle(tmp_path)
     (folder / "pih/lock.json").unlink()
-    done = subprocess.run(command(folder, "--help"), check=False, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command(folder, "--help"), check=False, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0
     assert "pih-worker --listen 127.0.0.1:8000" in done.stdout
 
@@ -150,18 +160,22 @@ def test_a_failing_release_is_an_error_of_its_own(tmp_path, launch):
 def test_a_plugin_that_never_stops_does_not_keep_the_worker(tmp_path, launch):
     """As one that waits inside of a driver does: no signal is heard there."""
     late = write_plugin(
-        tmp_path, "import ctypes; Provider.stop = lambda _: ctypes.CDLL(None).sleep(60); return Provider()"
+        tmp_path,
+        "import ctypes; lock, held = ctypes.CDLL(None).pthread_mutex_lock, ctypes.create_string_buffer(64)\n"
+        "    lock(held); Provider.stop = lambda _: (context.log('waits'), lock(held)); return Provider()",
     )
-    for signals, least, most in ((1, 10, 30), (2, 2, 9)):
+    for signals in (1, 2):
         folder = tmp_path / str(signals)
         worker = launch(write_bundle(folder, plugins=(*PLUGINS, late)), f"unix:{tmp_path}/s")
         worker.wait_for("ready in")
         began = time.monotonic()
-        for _ in range(signals):
+        worker.process.send_signal(signal.SIGTERM)
+        if signals == 2:
+            worker.wait_for("waits")
+            time.sleep(1.1)  # signals within a second are one wish
             worker.process.send_signal(signal.SIGTERM)
-            time.sleep(2)
-        assert worker.process.wait(30) == 9
-        assert least < time.monotonic() - began < most
+        assert worker.process.wait(PATIENCE) == 9
+        assert (time.monotonic() - began < STOP_SECONDS) == (signals == 2)
         assert "error: a plugin does not stop: the worker ends without it" in worker.end()[1]
 
 
@@ -175,7 +189,7 @@ def test_a_plugin_may_end_the_worker_from_any_thread(tmp_path):
 
 
 def test_a_backend_error_answers_open_requests_and_ends_the_worker(tmp_path, launch):
-    worker = launch(write_bundle(tmp_path, settings={"backend/toy": {"fail_with": 2, "seconds": 0.01}}))
+    worker = launch(write_bundle(tmp_path, settings={"backend/toy": {"fail_with": 2, **ENDLESS["backend/toy"]}}))
     worker.wait_for("ready in")
     client = worker.client()
     stream = client.completions.create(model="toy", prompt="a", max_tokens=250, stream=True)
@@ -196,7 +210,7 @@ def test_a_backend_error_answers_open_requests_and_ends_the_worker(tmp_path, lau
 
 
 def test_a_client_that_leaves_ends_its_request(tmp_path, launch):
-    worker = launch(write_bundle(tmp_path, settings=SLOW))
+    worker = launch(write_bundle(tmp_path, settings=ENDLESS))
     worker.wait_for("ready in")
     for stream in (True, False):
         body = json.dumps({"model": "toy", "prompt": "a", "max_tokens": 250, "stream": stream}).encode()
@@ -207,21 +221,14 @@ def test_a_client_that_leaves_ends_its_request(tmp_path, launch):
             connection.sendall(head.encode() + body)
             until(lambda: worker.metrics()["pih_requests_running"] == 1)
         until(lambda: worker.metrics()["pih_requests_running"] == 0)
-    values = worker.metrics()
-    assert values["pih_generated_tokens_total"] < 200
-    assert values["pih_kv_pages_free"] == values["pih_kv_pages"]
-
-
-def until(condition, seconds=5):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    until(lambda: not worker.pages_in_use())
+    assert worker.metrics()["pih_generated_tokens_total"] < 250  # two whole answers have 500
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_request_to_end_lets_running_answers_end_and_refuses_new_ones(tmp_path, launch, number):
-    worker = launch(write_bundle(tmp_path, settings=SLOW))
+    gate = tmp_path / "gate"
+    worker = launch(write_bundle(tmp_path / "b", settings={"backend/toy": {"gate": str(gate)}}))
     worker.wait_for("ready in")
     stream = worker.client().completions.create(model="toy", prompt="a", max_tokens=60, stream=True)
     pieces = iter(stream)
@@ -233,6 +240,7 @@ def test_a_request_to_end_lets_running_answers_end_and_refuses_new_ones(tmp_path
     refused = worker.post("/v1/completions", json={"model": "toy", "prompt": "b"})
     assert refused.status_code == 503
     assert refused.headers["retry-after"] == "1"
+    gate.touch()
     assert list(pieces)[-1].choices[0].finish_reason == "length"
     code, text = worker.end()
     assert code == 0
@@ -240,28 +248,32 @@ def test_a_request_to_end_lets_running_answers_end_and_refuses_new_ones(tmp_path
 
 
 def test_a_second_signal_ends_running_answers_now_with_a_word(tmp_path, launch):
-    worker = launch(write_bundle(tmp_path, settings={"backend/toy": {"seconds": 0.1}}))
+    worker = launch(write_bundle(tmp_path, settings=ENDLESS))
     worker.wait_for("ready in")
-    stream = worker.client().completions.create(model="toy", prompt="a", max_tokens=200, stream=True)
+    stream = worker.client().completions.create(model="toy", prompt="a", max_tokens=250, stream=True)
     next(iter(stream))
+    began = time.monotonic()
     worker.process.send_signal(signal.SIGINT)
     worker.wait_for("stopping:")
-    began = time.monotonic()
     worker.process.send_signal(signal.SIGINT)
     with pytest.raises(openai.APIError, match="the worker is stopping"):
         list(stream)
     assert worker.end()[0] == 0
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < DRAIN_SECONDS  # after which one signal ends them too
 
 
 def test_a_signal_during_start_ends_it_in_order(tmp_path, launch):
-    late = write_plugin(tmp_path, "import time; time.sleep(1); return type('P', (), {})()")
+    gate = tmp_path / "gate"
+    body = f"import os, time\n    while not os.path.exists({str(gate)!r}): time.sleep(0.01)\n"
+    late = write_plugin(tmp_path, f"{body}    return type('P', (), {{}})()")
     worker = launch(write_bundle(tmp_path / "b", plugins=(*PLUGINS, late)), f"unix:{tmp_path}/s")
     worker.wait_for("listening on")
     with httpx.Client(transport=httpx.HTTPTransport(uds=f"{tmp_path}/s"), base_url="http://worker") as client:
         assert client.get("/v1/models").status_code == 200
         assert client.post("/v1/completions", json={"model": "toy", "prompt": "a"}).status_code == 503
-    code, text = worker.end()
+    worker.process.send_signal(signal.SIGTERM)
+    gate.touch()
+    code, text = worker.process.wait(PATIENCE), "\n".join(worker.lines)
     assert code == 0
     assert "ready in" not in text
     assert not Path(f"{tmp_path}/s").exists()
@@ -284,5 +296,5 @@ def test_as_pid_1_it_obeys_sigterm(tmp_path):
     child = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text())
     assert Path(f"/proc/{child}/status").read_text().split("NSpid:")[1].split()[1] == "1"
     os.kill(child, signal.SIGTERM)
-    assert process.wait(10) == 0
+    assert process.wait(PATIENCE) == 0
     process.stderr.close()

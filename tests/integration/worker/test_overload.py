@@ -4,6 +4,7 @@ import json
 import random
 import resource
 import socket
+import statistics
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -54,10 +55,11 @@ def test_the_worst_requests_are_refused_at_once_and_leave_no_memory_taken(tmp_pa
     worker.post("/v1/completions", content=body(prompt="a"), headers={"content-type": "application/json"})
     before = worker.status("VmHWM")
     for path, content in ATTACKS:
-        began = time.monotonic()
+        taken = -worker.cpu_seconds()
         got = worker.post(f"/v1/{path}", content=content.encode(), headers={"content-type": "application/json"})
         assert got.status_code == 400, content[:60]
-        assert time.monotonic() - began < 3, content[:60]
+        taken += worker.cpu_seconds()
+        assert taken < 0.5, content[:60]  # ten times what the worst takes
         assert len(got.content) < 1000
     assert worker.status("VmHWM") < before + 90_000
     assert worker.status("VmRSS") < before + 50_000
@@ -66,18 +68,23 @@ def test_the_worst_requests_are_refused_at_once_and_leave_no_memory_taken(tmp_pa
 def test_others_are_served_while_the_worst_requests_come(tmp_path, launch):
     worker = launch(write_bundle(tmp_path))
     worker.wait_for("ready in")
-    before, waits, ended = worker.status("VmRSS"), [], threading.Event()
+    before, ended = worker.status("VmRSS"), threading.Event()
+    waits, works, attacks = [], [], []  # seconds: of who asks little, of the worker's CPU meanwhile, of an attacker
 
     def watch():
         with httpx.Client(base_url=worker.url) as client:
             while not ended.is_set():
-                began = time.monotonic()
+                began, worked = time.monotonic(), worker.cpu_seconds()
                 assert client.get("/health/live").status_code == 200
                 waits.append(time.monotonic() - began)
+                works.append(worker.cpu_seconds() - worked)
 
     def attack(number):
         path, content = ATTACKS[number % len(ATTACKS)]
-        return worker.post(f"/v1/{path}", content=content.encode(), headers={"content-type": "application/json"})
+        began = time.monotonic()
+        got = worker.post(f"/v1/{path}", content=content.encode(), headers={"content-type": "application/json"})
+        attacks.append(time.monotonic() - began)
+        return got
 
     with ThreadPoolExecutor(9) as pool:
         watching = pool.submit(watch)
@@ -85,8 +92,10 @@ def test_others_are_served_while_the_worst_requests_come(tmp_path, launch):
         ended.set()
         watching.result()
     assert statuses <= {400, 503}
-    assert max(waits) < 3  # this process sends 240 MB meanwhile, on the same cores
-    assert sorted(waits)[len(waits) // 2] < 0.5
+    # not by the clock alone: this process sends 240 MB meanwhile, on the same cores
+    assert max(works) < 0.6  # five times what is measured
+    assert statistics.median(works) < 0.1
+    assert statistics.median(waits) < statistics.median(attacks) / 2
     assert worker.status("VmHWM") < before + 150_000
 
 

@@ -9,6 +9,7 @@ import pytest
 from pih_runtime import digests
 from pih_runtime.canonical import sealed
 from tests.integration.worker.toy_bundle import errors, run, seal, weights_file, write_bundle
+from tests.support.waiting import PATIENCE
 
 
 def edit_lock(folder, change):
@@ -180,7 +181,7 @@ def test_at_first_use_a_damaged_tensor_ends_the_worker_and_no_answer_comes_of_it
     answer = worker.post("/v1/completions", json={"model": "toy", "prompt": "b"})
     assert answer.status_code == 500
     assert "tensor 'toy': chunk 4 of the weights, bytes 16384 to 16512" in answer.json()["error"]["message"]
-    worker.process.wait(15)
+    worker.process.wait(PATIENCE)
     code, text = worker.end()
     assert code == 8
     assert "tensor 'toy': chunk 4 of the weights, bytes 16384 to 16512" in errors(text)[0]

@@ -5,6 +5,7 @@ import subprocess
 import pytest
 
 from tests.integration.worker.toy_bundle import command, write_bundle
+from tests.support.waiting import PATIENCE
 
 NAMES = {"surface/openai": "body_bytes", "execution/continuous": "queue"}
 
@@ -14,7 +15,7 @@ NAMES = {"surface/openai": "body_bytes", "execution/continuous": "queue"}
 def test_a_setting_of_a_wrong_kind_ends_the_start(tmp_path, plugin, value):
     folder = write_bundle(tmp_path, settings={plugin: {NAMES[plugin]: value}})
     asked = command(folder, "--listen", f"unix:{tmp_path}/s")
-    done = subprocess.run(asked, check=False, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(asked, check=False, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 9
     assert f"setting {NAMES[plugin]} must be a whole number from 1, not {value!r}" in done.stderr
     assert "Traceback" not in done.stderr

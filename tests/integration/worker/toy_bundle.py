@@ -15,6 +15,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 from pih_runtime import digests
 from pih_runtime.canonical import sealed
 from pih_runtime.plan import Cache, Limits, Plan, Weight, to_json
+from tests.support.waiting import PATIENCE
 
 TREE = Path(__file__).resolve().parents[3]
 PLUGINS = (
@@ -162,7 +163,7 @@ def command(folder: Path, *arguments: str) -> list[str]:
 
 def run(folder: Path, *arguments: str) -> tuple[int, str]:
     """Exit code and stderr of a worker that ends by itself."""
-    done = subprocess.run(command(folder, *arguments), check=False, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command(folder, *arguments), check=False, capture_output=True, text=True, timeout=PATIENCE)
     return done.returncode, done.stderr
 
 

@@ -16,6 +16,7 @@ from pih import cli
 from pih.build import check
 from pih.build.compare import Difference
 from pih_runtime import errors
+from tests.support.waiting import PATIENCE
 from tests.unit.trust import made
 
 ROOT = Path(__file__).parents[3]
@@ -256,7 +257,7 @@ from pih import cli
 def waiting():
     with tempfile.TemporaryDirectory():
         print("here", flush=True)
-        time.sleep(60)
+        time.sleep(600)
 cli.main = waiting
 import runpy
 runpy.run_module("pih", run_name="__main__")
@@ -270,7 +271,7 @@ def test_a_request_to_end_leaves_nothing(tmp_path, number):
         assert run.stdout.readline() == b"here\n"
         assert list(tmp_path.iterdir())
         run.send_signal(number)
-        assert run.wait(20) == 128 + number
+        assert run.wait(PATIENCE) == 128 + number
     assert not list(tmp_path.iterdir())
 
 
@@ -281,7 +282,7 @@ def test_what_is_to_outlive_its_terminal_does(tmp_path):
         assert run.stdout.readline() == b"here\n"
         run.send_signal(signal.SIGHUP)
         run.send_signal(signal.SIGTERM)
-        assert run.wait(20) == 128 + signal.SIGTERM
+        assert run.wait(PATIENCE) == 128 + signal.SIGTERM
 
 
 def test_an_interrupt_ends_with_its_own_code(capsys, monkeypatch):

@@ -6,12 +6,13 @@ import pytest
 from pih_execution_continuous import start
 from pih_execution_continuous.engine import ContinuousEngine
 from pih_memory_paged import PagedPool
-from toy_backend import ToyBackend, answer
+from toy_backend import FREE_STEPS, ToyBackend, answer
 
 from pih_runtime.contracts import Context, Request
 from pih_runtime.errors import WorkerError
 from pih_runtime.plan import Cache, Limits, Plan
 from pih_runtime.step import Sampling
+from tests.support.waiting import PATIENCE
 
 VOCAB = 50
 CHOICES = list(range(VOCAB))
@@ -45,7 +46,7 @@ class Listener:
             self.ended.set()
 
     def ids(self):
-        assert self.ended.wait(10)
+        assert self.ended.wait(PATIENCE)
         return [int(number) for piece in self.pieces for number in piece.text.split()]
 
 
@@ -88,10 +89,10 @@ def test_requests_from_many_threads_each_get_their_own_answer(make):
 
 
 def test_a_cancelled_request_ends_without_a_word_and_gives_its_place_back(make):
-    engine = make(seconds=0.005)
+    engine = make(seconds=0.1)  # a whole answer takes twelve seconds
     listener = Listener()
     cancel = engine.generate(request([1], 120), listener)
-    assert listener.first.wait(10)
+    assert listener.first.wait(PATIENCE)
     cancel()
     cancel()
     engine.drain()
@@ -111,25 +112,26 @@ def test_drain_lets_running_requests_end_and_takes_no_more(make):
 
 
 def test_stop_ends_what_still_runs_with_a_reason(make):
-    engine = make(seconds=0.01)
+    engine = make(seconds=0.1)
     running, waiting = Listener(), [Listener() for _ in range(6)]
     engine.generate(request([1], 120), running)
     for listener in waiting:
         engine.generate(request([1], 120), listener)
-    assert running.first.wait(10)
+    assert running.first.wait(PATIENCE)
     engine.stop()
     for listener in (running, *waiting):
         assert listener.pieces[-1].finish == "error"
         assert "stopping" in listener.pieces[-1].text
 
 
-def test_a_backend_error_ends_every_request_with_its_words_and_is_the_first_cause(make):
-    engine = make(fail_at=5, seconds=0.01)
+def test_a_backend_error_ends_every_request_with_its_words_and_is_the_first_cause(make, tmp_path):
+    engine = make(fail_at=FREE_STEPS, gate=tmp_path / "gate")
     listeners = [Listener() for _ in range(8)]
     for listener in listeners:
         engine.generate(request([1], 100), listener)
+    (tmp_path / "gate").touch()
     for listener in listeners:
-        assert listener.ended.wait(10)
+        assert listener.ended.wait(PATIENCE)
         assert listener.pieces[-1].finish == "error"
         assert "the toy broke, as told" in listener.pieces[-1].text
     assert [str(problem) for problem in engine.failures] == ["the toy broke, as told"]
@@ -155,7 +157,7 @@ def test_a_prompt_that_cannot_run_is_refused(make, prompt, words):
 
 
 def test_more_requests_than_the_queue_holds_are_refused(make):
-    engine = make(queue=2, seconds=0.01)
+    engine = make(queue=2, seconds=0.1)
     for _ in range(2):
         engine.generate(request([1], 50), Listener())
     with pytest.raises(WorkerError, match="takes no more"):

@@ -23,6 +23,7 @@ from pih_runtime.contracts import Context
 from pih_runtime.errors import LockError, SealError, WorkerError
 from pih_runtime.plan import Weight, to_json
 from tests.integration.worker.toy_bundle import plan, weights_file
+from tests.support.waiting import until
 
 
 def file_of(header, data=b""):
@@ -333,10 +334,7 @@ def test_a_file_that_changes_while_it_is_mapped_ends_the_worker(tmp_path, monkey
         with bundle.path.open("r+b") as file:
             file.seek(0, os.SEEK_END if change == "longer" else os.SEEK_SET)
             file.write(b"x")
-    for _ in range(500):
-        if bundle.failed:
-            break
-        time.sleep(0.01)
+    until(lambda: bundle.failed)
     weights.stop()
     (problem,) = bundle.failed
     assert (problem.exit_code, "were changed while they are in use" in str(problem)) == (8, True)

@@ -2,6 +2,7 @@
 
 A real plugin of its own for tests. It runs a step only when it is waited for, in order, as a device would run it
 late; it refuses any step that breaks the contract, and any page table that leads to other tokens than were written.
+With a `gate`, the path of a file, it runs its first eight steps at once and the others when that file is there.
 """
 
 import hashlib
@@ -15,6 +16,7 @@ from pih_runtime.errors import WorkerError
 from pih_runtime.step import Sampling, Step
 
 GREEDY = Sampling()
+FREE_STEPS = 8  # a text begins to come after a few tokens
 
 
 def next_id(ids, choices, sampling=GREEDY):
@@ -35,12 +37,13 @@ def answer(prompt, count, choices, sampling=GREEDY, stop_ids=()):
 
 
 class ToyBackend:
-    def __init__(self, plan, choices, seconds=0.0, fail_at=-1, fail_with=-1, weights=None):
+    def __init__(self, plan, choices, seconds=0.0, fail_at=-1, fail_with=-1, gate="", weights=None):
         self.plan = plan
         self.choices = choices
         self.seconds = seconds
         self.fail_at = fail_at
         self.fail_with = fail_with  # this many sequences in one step
+        self.gate = gate
         self.steps = 0
         self._weights = weights  # what it would compute with, checked before the first step
         self.stopped = 0
@@ -85,6 +88,8 @@ class ToyBackend:
 
     def _run(self, step):
         time.sleep(self.seconds)
+        while self.gate and self.steps >= FREE_STEPS and not Path(self.gate).exists():
+            time.sleep(0.005)
         if self.steps == self.fail_at or len(step.seq_start) - 1 == self.fail_with:
             raise WorkerError("the toy broke, as told")
         if self._weights and not self.steps:
