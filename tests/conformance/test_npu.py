@@ -4,7 +4,6 @@
 import json
 import os
 import shutil
-import socket
 import sys
 import tempfile
 from array import array
@@ -26,7 +25,9 @@ from pih_steps.lower import lower, read_report
 from pih_steps.lower.pack import packed_chunks
 from pih_steps.lower.shares import share
 from tests.conformance.test_suite import found, nothing
+from tests.support import ports
 from tests.support.program import ROOT, pih
+from tests.support.waiting import PATIENCE
 from tests.truth.drive import Driver, Part
 from tests.truth.models import TINY_QWEN3, graph_of, qwen3_checkpoint
 
@@ -104,9 +105,7 @@ def test_a_pool_counts_granules_and_refuses_what_it_has_not():
 
 @pytest.fixture
 def free_port():
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        return server.getsockname()[1]
+    return ports.free_port()
 
 
 def two_ranks(transport, action):
@@ -328,10 +327,10 @@ def test_its_fallback_runs_in_a_worker_and_is_told(image, free_port):
     with tempfile.NamedTemporaryFile("w+") as log, pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "sys", SimpleNamespace(stderr=log))
         with unpacked.started(layout.read(image), own, run.Public("127.0.0.1", free_port), None) as worker:
-            client.wait_ready(worker.address, worker.alive, 60)
+            client.wait_ready(worker.address, worker.alive, PATIENCE)
             body = {"model": "npu-example", "prompt": "Hello", "max_tokens": 2}
-            answer = httpx.post(f"http://{worker.address}/v1/completions", json=body, timeout=60).json()
-            metrics = httpx.get(f"http://{worker.address}/metrics").text
+            answer = httpx.post(f"http://{worker.address}/v1/completions", json=body, timeout=PATIENCE).json()
+            metrics = httpx.get(f"http://{worker.address}/metrics", timeout=PATIENCE).text
         said = Path(log.name).read_text()
     assert answer["usage"]["completion_tokens"] == 2
     assert "fallback silu_mul" in said

@@ -1,11 +1,11 @@
 """A podman and a port for each test."""
 
-import socket
 import subprocess
 
 import pytest
 
 from tests.support import podman as podmans
+from tests.support import ports
 
 
 @pytest.fixture
@@ -22,6 +22,4 @@ def podman(tmp_path, monkeypatch):
 
 @pytest.fixture
 def free_port():
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        return server.getsockname()[1]
+    return ports.free_port()

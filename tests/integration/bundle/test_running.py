@@ -20,6 +20,7 @@ from pih_runtime.errors import WorkerError
 from tests.integration.build.tiny import INTERPRETER
 from tests.support.artifacts import artifact, pinned
 from tests.support.rot import rotten
+from tests.support.waiting import PATIENCE, runs, until
 from tests.unit.bundle import layouts
 
 WORKER = b"""#!/usr/bin/python3.11 -IB
@@ -122,7 +123,7 @@ def weights(tmp_path):
 
 
 def ask(worker, what="hello"):
-    client.wait_ready(worker.address, worker.alive, 30)
+    client.wait_ready(worker.address, worker.alive, PATIENCE)
     return json.loads("".join(client.chat(worker.address, {"text": what})))
 
 
@@ -197,7 +198,7 @@ def test_a_worker_that_cannot_start_says_why(image, store, private, tmp_path):
         unpacked.started(image, store, private, tmp_path / "no such weights") as worker,
         pytest.raises(WorkerError, match="ended before"),
     ):
-        client.wait_ready(worker.address, worker.alive, 30)
+        client.wait_ready(worker.address, worker.alive, PATIENCE)
     assert "no such weights" in worker.last_words()
 
 
@@ -218,11 +219,7 @@ with run.private_folder() as private, unpacked.started(
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == -9
     pid = int(done.stdout)
-    for _ in range(100):
-        if not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text().split()[2]:
-            return
-        subprocess.run(["sleep", "0.05"], check=True)
-    pytest.fail("the worker is still there")
+    until(lambda: not runs(pid), what="the worker's end")
 
 
 def test_in_podman(image, private, weights, podman):

@@ -20,14 +20,15 @@ from tests.support import podman as podmans
 from tests.support.artifacts import artifact
 from tests.support.carried import WORKER, carried, layout, sh
 from tests.support.program import PROFILE, pih
+from tests.support.waiting import PATIENCE
 
 ASK = """
 set -eu
 [ "$(ls /sys/class/net 2>/dev/null)" = "" ] || [ "$(ls /sys/class/net)" = lo ]
 for tool in python3 perl podman openssl bwrap; do ! command -v $tool; done
 ask() {
-    for try in $(seq 200); do
-        wget -q -O - http://127.0.0.1:8123/v1/models >/dev/null 2>&1 && break
+    for try in $(seq 1200); do
+        wget -q -O - http://127.0.0.1:8123/health/ready >/dev/null 2>&1 && break
         sleep 0.1
     done
     wget -q -O - --header 'Content-Type: application/json' --post-data '{"model": "smollm2-135m-instruct",
@@ -377,6 +378,6 @@ def test_under_bwrap_the_worker_has_its_time_to_stop(tmp_path, busybox, sent, to
         if not first:
             pytest.skip(f"bwrap does not work here: {worker.stderr.read()}")
         (os.killpg if to == "group" else os.kill)(worker.pid, sent)
-        assert worker.communicate(timeout=60)[0] == "told\nstopped\n"
+        assert worker.communicate(timeout=PATIENCE)[0] == "told\nstopped\n"
         assert worker.returncode == 0
     assert not list((tmp_path / "tmp").iterdir())

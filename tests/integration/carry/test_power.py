@@ -72,13 +72,16 @@ def test_killed_at_random_moments(made, tmp_path):
 
 
 def test_killed_while_installing_first(made, tmp_path):
+    began = time.monotonic()
+    sh(made[0], "install", "--prefix", tmp_path / "whole")
+    lasts = time.monotonic() - began
     chance = random.Random(6)
     for number in range(20):
         prefix = tmp_path / str(number)
         with subprocess.Popen(
             ["sh", made[0], "install", "--prefix", prefix], stderr=subprocess.DEVNULL, start_new_session=True
         ) as run:
-            time.sleep(chance.uniform(0, 0.5))
+            time.sleep(chance.uniform(0, 1.2 * lasts))
             os.killpg(run.pid, signal.SIGKILL)
         settled(prefix)
         sh(made[0], "install", "--prefix", prefix)
@@ -89,12 +92,16 @@ def test_killed_while_installing_first(made, tmp_path):
 def test_stopped_by_a_signal_it_takes_away_what_it_made(made, tmp_path):
     prefix = tmp_path / "pih"
     sh(made[0], "install", "--prefix", prefix)
+    began = time.monotonic()
+    sh(made[1], "upgrade", "--prefix", prefix)
+    lasts = time.monotonic() - began
+    sh(made[0], "upgrade", "--prefix", prefix)
     chance = random.Random(7)
     for sent in [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT] * 3:
         with subprocess.Popen(
             ["sh", made[1], "upgrade", "--prefix", prefix], stderr=subprocess.DEVNULL, start_new_session=True
         ) as run:
-            time.sleep(chance.uniform(0.02, 0.2))
+            time.sleep(chance.uniform(0, lasts))
             os.killpg(run.pid, sent)
             run.wait()
         assert not list((prefix / "generations").glob("*.partial"))

@@ -4,11 +4,13 @@ import os
 import shutil
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from tests.support.carried import SHELL, carried, layout, sh
 from tests.support.team import Team, of_layout
+from tests.support.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -159,6 +161,7 @@ def test_who_looks_at_a_generation_does_not_run_it(made, tmp_path):
     lock = prefix / "generations/1/root/pih/lock.json"
     with subprocess.Popen(["tail", "-f", lock], stdout=subprocess.DEVNULL) as reader:
         try:
+            until(lambda: lock.resolve() in [path.resolve() for path in Path(f"/proc/{reader.pid}/fd").iterdir()])
             assert '"running": []' in sh(prefix / "pih", "status", "--json").stdout
             sh(prefix / "pih", "uninstall")
         finally:

@@ -5,13 +5,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from pih.build import nix, outer
 from pih_runtime.errors import BuildError
+from tests.support.waiting import PATIENCE, runs, until
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGE = "Tool"
@@ -19,7 +19,7 @@ PACKAGE = "Tool"
 TOOL = """#!{sh}
 trap 'kill $child; i=0; while [ $i -lt 3000 ]; do echo "a line that fills the pipe of whoever reads no more" >&2
 i=$((i + 1)); done; exit 1' TERM
-{sleep} 60 &
+{sleep} 600 &
 child=$!
 echo $$ >{folder}/pids; echo $child >>{folder}/pids; {mv} {folder}/pids {folder}/running
 wait
@@ -71,25 +71,11 @@ def test_a_request_to_end_ends_it_with_all_that_it_runs(tool, tmp_path, number):
     process = subprocess.Popen(
         [sys.executable, "-c", RUNS, path], env=environment, stderr=subprocess.DEVNULL, start_new_session=True
     )
-    until = time.monotonic() + 30
-    while not (tmp_path / "running").exists():
-        assert process.poll() is None
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    until(lambda: (tmp_path / "running").exists() or process.poll() is not None)
     process.send_signal(number)
-    assert process.wait(20) != 0
+    assert process.wait(PATIENCE) != 0
     for pid in (tmp_path / "running").read_text().split():  # a process closes its pipes shortly before it is gone
-        while _runs(pid):
-            assert time.monotonic() < until
-            time.sleep(0.01)
-
-
-def _runs(pid):
-    """A process that has ended may wait for its parent."""
-    try:
-        return Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+        until(lambda pid=pid: not runs(pid))
 
 
 def test_a_name_is_of_the_lock_and_the_checkout(tmp_path):
@@ -112,7 +98,7 @@ def test_two_do_not_hold_the_same_place(tmp_path):
         second = subprocess.Popen(command, env=environment)
         with pytest.raises(subprocess.TimeoutExpired):
             second.wait(1.5)
-    assert second.wait(20) == 0
+    assert second.wait(PATIENCE) == 0
 
 
 @pytest.mark.parametrize("printed", ["", "nonsense", "[1]", '[{"path": "x"}]'])

@@ -121,7 +121,7 @@ from pih.build.store import open_store
 with open_store(pathlib.Path({str(store.root)!r})).workspace() as work:
     (work / "file").write_text("x")
     print(work.name, flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'resolver'}:{ROOT / 'runtime'}"}
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, env=environment, text=True)
