@@ -12,6 +12,7 @@ from tests.builders.nix import world as worlds
 from tests.builders.nix.world import LOCK, edited
 from tests.support.locks import sealed_text
 from tests.support.program import PROFILE, ROOT
+from tests.support.waiting import PATIENCE
 
 SHIPPED = locks.read(ROOT / LOCK)
 WEIGHTS = ["weights", "digests", "image", "bundle"]  # what is built after other weights
@@ -168,7 +169,7 @@ def test_the_worker_starts_without_a_container(world, image, tmp_path):
         assert "ready in" in said[-1], said
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(PATIENCE)
         process.stderr.close()
     assert any("bundle smollm2-cpu" in line for line in said)
 

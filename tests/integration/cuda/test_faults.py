@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.locks import sealed_text
 from tests.support.program import ROOT
+from tests.support.waiting import PATIENCE
 
 NO_DEVICE = "no device has sm_89 and 573 MiB free, as this bundle needs"
 RELEASED = "simgpu: context released, 0 things not given back\n"
@@ -39,7 +40,7 @@ def changed(root, tmp_path):
 
 def ended(worker):
     """A worker that must end by itself: what it said."""
-    assert worker.process.wait(30) == 9
+    assert worker.process.wait(PATIENCE) == 9
     _, text = worker.end()
     assert "Traceback" not in text
     assert "ready in" not in text
@@ -248,7 +249,7 @@ def test_a_device_that_is_lost_in_a_step_ends_requests_and_worker(launch, tmp_pa
     cause = f"the CUDA driver: {fault.partition(':')[0]}: {LOST[code]}"
     with pytest.raises(openai.APIError, match=f"the engine failed: {cause}"):
         list(client.completions.create(model="tiny", prompt="a", max_tokens=100, temperature=0, stream=True))
-    assert worker.process.wait(20) == 9
+    assert worker.process.wait(PATIENCE) == 9
     _, text = worker.end()
     assert f"pih-worker: error: {cause}" in text
     assert f"while stopping: plugin backend/cuda failed to stop: the CUDA driver: cuCtxSetCurrent: {LOST[code]}" in text

@@ -7,6 +7,7 @@ import pytest
 
 from tests.integration.cuda.conftest import built, unpacked
 from tests.integration.cuda.test_faults import LOST, RELEASED
+from tests.support.waiting import PATIENCE
 
 RECORDING = (
     "cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags", "cuGraphDestroy"
@@ -77,7 +78,7 @@ def test_a_device_that_is_lost_in_a_replay_ends_requests_and_worker(launch, reco
     worker.wait_for("ready in")
     with pytest.raises(openai.APIError, match="the engine failed: the CUDA driver: cuGraphLaunch"):
         list(worker.client().completions.create(model="tiny", prompt="a", max_tokens=100, temperature=0, stream=True))
-    assert worker.process.wait(20) == 9
+    assert worker.process.wait(PATIENCE) == 9
     assert (tmp_path / "simgpu.log").read_text() == RELEASED
 
 

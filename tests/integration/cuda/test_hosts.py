@@ -14,6 +14,7 @@ from pih.bundle import unpacked
 from tests.support import podman as podmans
 from tests.support import simgpu
 from tests.support.program import pih
+from tests.support.waiting import PATIENCE
 from tests.support.workers import Worker
 
 LDCONFIG = shutil.which("ldconfig", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
@@ -148,7 +149,7 @@ def test_a_carried_bundle_starts_with_it(image, tmp_path):
             assert "ready in" in lines[-1], lines
         finally:
             worker.terminate()
-            worker.wait(20)
+            worker.wait(PATIENCE)
     assert subprocess.run(["sh", prefix / "pih", "status", "--check", "--prefix", prefix], check=False).returncode == 0
     (tmp_path / "stale").mkdir()
     (tmp_path / "stale/ldconfig").write_text(

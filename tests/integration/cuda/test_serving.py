@@ -2,7 +2,6 @@
 
 import json
 import signal
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 from pih_runtime.plan import Limits
 from pih_steps.lower import sources
 from tests.integration.worker.toy_bundle import tokenizer
+from tests.support.waiting import until
 from tests.truth import models
 from tests.truth.drive import Driver, Part
 
@@ -65,7 +65,8 @@ def test_its_texts_are_the_oracles_alone_and_in_company(launch, answers):
 
 
 def test_it_chats_streams_cancels_and_drains(launch, tmp_path):
-    worker = launch()
+    hold = tmp_path / "hold"
+    worker = launch(hold=hold)
     line = worker.wait_for("backend/cuda:")
     assert "simgpu 0 (sm_89), sm_89, CUDA 13.0" in line
     worker.wait_for("ready in")
@@ -77,22 +78,22 @@ def test_it_chats_streams_cancels_and_drains(launch, tmp_path):
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == whole.choices[0].message.content
     assert len(chunks) > 3
 
-    stream = client.chat.completions.create(**options, max_tokens=200, stream=True)
+    stream = client.chat.completions.create(**options, max_tokens=240, stream=True)
     next(iter(stream))
     stream.close()
-    end = time.monotonic() + 20
-    while worker.metrics()["pih_requests_running"]:
-        assert time.monotonic() < end
-        time.sleep(0.05)
-    assert worker.metrics()["pih_generated_tokens_total"] < 150
-    assert worker.metrics()["pih_kv_pages_free"] == worker.metrics()["pih_kv_pages"]
+    until(lambda: not worker.metrics()["pih_requests_running"])
+    until(lambda: not worker.pages_in_use())
+    assert worker.metrics()["pih_generated_tokens_total"] < 2 * NEW + 240
 
-    rest = iter(client.chat.completions.create(**options, max_tokens=40, stream=True))
-    next(rest)
-    worker.process.send_signal(signal.SIGTERM)
-    worker.wait_for("stopping:")
-    assert worker.get("/health/ready").status_code == 503
-    assert list(rest)[-1].choices[0].finish_reason == "length"
+    hold.touch()
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(client.chat.completions.create, **options, max_tokens=NEW)
+        until(lambda: worker.metrics()["pih_requests_running"])
+        worker.process.send_signal(signal.SIGTERM)
+        worker.wait_for("stopping:")
+        assert worker.get("/health/ready").status_code == 503
+        hold.unlink()
+        assert asked.result().choices[0].finish_reason == "length"
     assert worker.end()[0] == 0
     assert (tmp_path / "simgpu.log").read_text() == "simgpu: context released, 0 things not given back\n"
 

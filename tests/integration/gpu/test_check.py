@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ import pytest
 from pih_steps import cubin
 from tests.support import simgpu
 from tests.support.program import ROOT
+from tests.support.waiting import PATIENCE, until
 
 sys.path[:0] = [str(ROOT), *(str(path) for path in ROOT.glob("plugins/*/*"))]
 
@@ -271,16 +271,18 @@ def test_a_folder_that_cannot_be_made_is_told_and_nothing_is_left(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_what_was_found_before_a_signal_is_kept(carried, software_gpu, tmp_path, number):
-    output = tmp_path / "result.json"
+def test_what_was_found_before_a_signal_is_kept(carried, software_gpu, tmp_path, tmp_path_factory, number):
+    """The signal comes while the first kernel is launched."""
+    output, hold = tmp_path / "result.json", tmp_path_factory.mktemp("hold") / "hold"
+    hold.touch()
     command = [carried / "tools/gpu/check.sh", "--tiny", "--output", output]
     environment = {**os.environ, "PIH_PYTHON": sys.executable, **software_gpu}
+    environment["PIH_SIMGPU"] += f";hold={hold}"
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-    while "/module-" not in Path(f"/proc/{process.pid}/maps").read_text():  # the first kernels are there
-        assert process.poll() is None
-        time.sleep(0.05)
+    until(lambda: "/module-" in Path(f"/proc/{process.pid}/maps").read_text() or process.poll() is not None)
     process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    hold.unlink()
+    out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, "Traceback" in err) == (9, False)
     assert out == f"not to its end: {output}\n"
     said = "interrupted" if number == signal.SIGINT else f"ended by {number.name}"
@@ -288,19 +290,20 @@ def test_what_was_found_before_a_signal_is_kept(carried, software_gpu, tmp_path,
     assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
 
 
-def test_a_signal_before_anything_is_found_leaves_nothing(carried, software_gpu, tmp_path):
+def test_a_signal_before_anything_is_found_leaves_nothing(carried, software_gpu, tmp_path, tmp_path_factory):
     """While torch is loaded, which takes longer than the driver."""
-    command = [carried / "tools/gpu/check.sh", "--tiny", "--output", tmp_path / "result.json"]
-    environment = {**os.environ, "PIH_PYTHON": sys.executable, **software_gpu}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-    while "libtorch" not in Path(f"/proc/{process.pid}/maps").read_text():
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=60)
-    assert (process.returncode, out) == (9, "")
-    assert err.endswith("check.sh: ended by SIGTERM\n")
-    assert "Traceback" not in err
+    own = tmp_path_factory.mktemp("own")
+    (own / "sitecustomize.py").write_text(
+        "import signal, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'torch.storage': signal.raise_signal(signal.SIGTERM)\n"
+        "sys.meta_path.insert(0, Finder())\n"
+    )
+    done = check(carried, "--tiny", "--output", tmp_path / "result.json", PYTHONPATH=str(own), **software_gpu)
+    assert (done.returncode, done.stdout) == (9, "")
+    assert done.stderr.endswith("check.sh: ended by SIGTERM\n")
+    assert "Traceback" not in done.stderr
     assert not list(tmp_path.iterdir())
 
 
@@ -314,10 +317,8 @@ def test_the_time_is_a_number_of_seconds(carried, software_gpu, seconds):
 def test_a_pack_that_is_broken_off_leaves_nothing(tmp_path, number):
     command = [ROOT / "tools/gpu/pack", tmp_path / "gpu", "--tiny"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    while not list(tmp_path.glob(".gpu.*/new/cubins/*")):
-        assert process.poll() is None
-        time.sleep(0.02)
+    until(lambda: list(tmp_path.glob(".gpu.*/new/cubins/*")) or process.poll() is not None)
     process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out, err) == (128 + number, "", "")
     assert not list(tmp_path.iterdir())

@@ -1,11 +1,9 @@
 """The shipped profile, built once through the command line, and engines of the tests' own to run it."""
 
-import contextlib
 import json
 import os
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 
 import httpx
@@ -14,6 +12,7 @@ import pytest
 
 from tests.support import podman as podmans
 from tests.support.program import PROFILE, pih
+from tests.support.waiting import PATIENCE, until
 
 
 @pytest.fixture(scope="session")
@@ -69,19 +68,18 @@ def served(loaded, podman):
             loaded, "--listen", "unix:/run/pih/api.sock",
         ).strip()  # fmt: skip
         transport = httpx.HTTPTransport(uds=f"{folder}/api.sock")
-        with httpx.Client(transport=transport, base_url="http://pih", timeout=120) as http:
-            _wait_ready(http, lambda: podman("logs", name))
+        with httpx.Client(transport=transport, base_url="http://pih", timeout=PATIENCE) as http:
+            until(lambda: _ready(http, podman, name), what="readiness", pause=0.05)
             yield openai.OpenAI(base_url="http://pih/v1", api_key="none", http_client=http, max_retries=0)
-        podman("stop", "--time", "10", name)
+        podman("stop", "--time", "60", name)
         state = json.loads(podman("inspect", name))[0]["State"]
         assert state["ExitCode"] == 0, podman("logs", name)  # SIGTERM as PID 1 ends it well
 
 
-def _wait_ready(http, logs):
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        with contextlib.suppress(httpx.TransportError):
-            if http.get("/health/ready").status_code == 200:
-                return
-        time.sleep(0.05)
-    pytest.fail(f"not ready: {logs()}")
+def _ready(http, podman, name):
+    try:
+        return http.get("/health/ready").status_code == 200
+    except httpx.TransportError:
+        running = podman("inspect", "--format", "{{.State.Running}}", name).strip()
+        assert running == "true", podman("logs", name)
+        return False

@@ -9,6 +9,7 @@ import pytest
 
 from tests.support import docker as dockers
 from tests.support.program import PROFILE, ROOT, pih
+from tests.support.waiting import PATIENCE
 
 ASK = """
 import openai
@@ -64,7 +65,7 @@ def test_serve_publishes_the_port(docker, loaded):
         assert "Paris" in answer.stdout, answer.stderr
     finally:
         server.send_signal(signal.SIGTERM)
-        code = server.wait(60)
+        code = server.wait(PATIENCE)
     assert code in (0, 128 + signal.SIGTERM)
     assert docker.ask("ps", "--all", "--quiet") == ""
 

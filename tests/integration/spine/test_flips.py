@@ -13,6 +13,7 @@ from pih.build.store import default_root, open_store
 from pih.bundle import layout as layouts
 from pih.bundle.unpack import unpack
 from tests.support.rot import rotten
+from tests.support.waiting import PATIENCE
 
 # What runs before the first line of ours does: where a flipped bit stops it, nobody is left to say so.
 BEFORE = (
@@ -36,7 +37,7 @@ def worker(root, over, path):
     places = ["--ro-bind", root, "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--ro-bind", over, path]
     command = ["bwrap", "--unshare-all", "--die-with-parent", *map(str, places)]
     command += ["/usr/bin/pih-worker", "--listen", "unix:/tmp/worker.sock"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     return done.returncode, done.stderr
 
 

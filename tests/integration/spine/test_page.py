@@ -13,6 +13,7 @@ from pih.inspect import causes, report, why
 from pih.inspect.bundle import Contents, File, Layer
 from pih.inspect.opened import Opened, opened
 from tests.support.program import ROOT, pih
+from tests.support.waiting import PATIENCE
 
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
@@ -51,7 +52,7 @@ def shown(chromium, written):
     def show(path=written, **settings):
         context = chromium.new_context(**{"viewport": {"width": 1440, "height": 900}, **settings})
         contexts.append(context)
-        context.set_default_timeout(30_000)
+        context.set_default_timeout(1000 * PATIENCE)
         page = context.new_page()
         page.on("console", lambda message: trouble.append(f"console {message.type}: {message.text}"))
         page.on("pageerror", lambda error: trouble.append(f"error: {error}"))

@@ -8,6 +8,7 @@
 //   modules   /folder                                where compiled cubins lie; without it, this library holds the one
 //   seed      1                                      of the order in which warps run
 //   fail      cuMemAlloc_v2:3=2,cuLaunchKernel:9=719 the n-th call of a function gives this error; 214 and 7xx stay for good
+//   hold      /file                                  as long as it is there, a launch waits
 //   log       /file                                  what was not given back when a context ends, and errors of kernels
 #include "driver/call.h"
 #include "driver/errors.h"
@@ -32,6 +33,7 @@ API cuInit(unsigned) {
     snprintf(state.modules, sizeof state.modules, "%s", setting("modules", ""));
     snprintf(state.log, sizeof state.log, "%s", setting("log", ""));
     snprintf(state.fail, sizeof state.fail, "%s", setting("fail", ""));
+    snprintf(state.hold, sizeof state.hold, "%s", setting("hold", ""));
     state.driver = atoi(setting("driver", "13000"));
     state.seed = strtoull(setting("seed", "1"), nullptr, 10);
     char text[1024];

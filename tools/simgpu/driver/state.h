@@ -72,7 +72,7 @@ struct State {
   bool ready;
   Device devices[MOST_DEVICES];
   int device_count, driver;
-  char modules[1024], log[1024], fail[1024];
+  char modules[1024], log[1024], fail[1024], hold[1024];
   uint64_t seed, launches, queued;
   int sticky;
   Allocation allocations[MOST];
