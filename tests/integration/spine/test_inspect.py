@@ -102,7 +102,11 @@ def test_the_tree_fits_a_terminal(image, described):
 
 
 def cpu(*arguments):
-    """Seconds of the processor that a command takes."""
+    """Seconds of the processor that a command takes: the least of three."""
+    return min(once(*arguments) for _ in range(3))
+
+
+def once(*arguments):
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     pih(*arguments)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -111,7 +115,8 @@ def cpu(*arguments):
 
 @pytest.mark.parametrize("form", [[], ["--tree"], ["--files"], ["--json"]])
 def test_inspect_takes_half_a_second_at_most(image, form):
-    assert min(cpu("inspect", image["layout"], *form) for _ in range(3)) < 0.5
+    """Where `pih --version` takes 0.06 s of the processor: a slower one takes longer for both."""
+    assert cpu("inspect", image["layout"], *form) < 8.5 * cpu("--version")
 
 
 def test_nothing_to_look_into():
