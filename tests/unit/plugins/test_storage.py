@@ -365,6 +365,7 @@ def test_a_failed_start_keeps_nothing_open(tmp_path):
     bundle = Bundle(tmp_path)
     flip(bundle.path, 8 * len(FILE) - 1)
     running = set(threading.enumerate())
+    gc.collect()  # what other tests left open
     before = len(list(Path("/proc/self/fd").iterdir()))
     bundle.refused("chunk 3")
     gc.collect()
