@@ -22,11 +22,19 @@ def read_at_most(path: Path, most: int) -> bytes:
 
 
 def json_of(data: str | bytes) -> Any:
-    """What the JSON says; raises ValueError for all that it cannot be: nested too deeply, a key that stands twice."""
+    """What the JSON says; raises ValueError for all that it cannot be: nested too deeply, a key that stands twice.
+
+    As other readers have it: UTF-8 alone, without a byte order mark, and no NaN.
+    """
+    text = data if isinstance(data, str) else data.decode()
     try:
-        return json.loads(data, object_pairs_hook=_table)
+        return json.loads(text, object_pairs_hook=_table, parse_constant=_no_number)
     except RecursionError as problem:
         raise ValueError("nested too deeply") from problem
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from pih_runtime.errors import LockError
 KEY = "digests"
 _NAMES = ("id", "name", "symbol", "capability")  # what an entry of a list is called by
 _MOST = 3  # fields that are named
+_SHOWN = 200  # characters of each
 
 
 def digests(lock: Mapping[str, Any]) -> dict[str, str]:
@@ -38,7 +39,7 @@ def check(lock: Mapping[str, Any], *, fix: str) -> None:
     keys = lock.keys() - {KEY}
     changed = [name for key in sorted(keys & stated.keys()) for name in _changed(key, lock[key], stated[key])]
     problems = {
-        "changed": changed,
+        "changed": [name if len(name) <= _SHOWN else f"{name[:_SHOWN]}..." for name in changed],
         "added": sorted(keys - stated.keys()),
         "taken out": sorted(stated.keys() - keys),
     }

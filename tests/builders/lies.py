@@ -30,6 +30,8 @@ LIES = {
         lambda lock: lock["build"]["steps"][-1]["params"].update(arch="aarch64"),
         "has arch 'aarch64', the lock 'x86_64'",
     ),
+    "other limits than the plan's": (lambda lock: lock["limits"].update(batch=0), "step 'plan' has limits "),
+    "another cache than the plan's": (lambda lock: lock["limits"].update(kv_dtype="f32"), "has kv_dtype 'bf16'"),
     "another plan": (lambda lock: lock["plan"].update(sha256="0" * 64), "plan"),
     "another size of a package of the interpreter": (_sized("libc6"), "the lock says 2759321 bytes"),
     "another size of a wheel": (_sized("numpy"), "the lock says 16918165 bytes"),

@@ -41,18 +41,29 @@ def _problem(lock):
     schema = lock.get("schema") if type(lock) == "dict" else None
     if schema != 1:
         return "lock schema %s is not 1" % json.encode(schema)
-    for key in ["artifacts", "build", "plan", "profile", "target"]:
+    for key in ["artifacts", "build", "limits", "plan", "profile", "target"]:
         if key not in lock:
             return key + ": missing"
     target = "%s/%s" % (lock["target"]["os"], lock["target"]["arch"])
     if target != "linux/x86_64":
         return "the target %s is not supported, but linux/x86_64 is" % target
+    limits = lock["limits"]
+    same = {
+        "arch": lock["target"]["arch"],
+        "expected_plan_sha256": lock["plan"]["sha256"],
+        "kv_dtype": limits["kv_dtype"],
+        "limits": {"context": limits["context"], "seqs": limits["batch"], "tokens": limits["tokens"]},
+        "spill": limits["spill"],
+    }
     for step in lock["build"]["steps"]:
-        for key, said in [("expected_plan_sha256", lock["plan"]["sha256"]), ("arch", lock["target"]["arch"])]:
+        for key, said in same.items():
             found = step["params"].get(key, said)
             if found != said:
-                return "step '%s' has %s '%s', the lock '%s'" % (step["id"], key, found, said)
+                return "step '%s' has %s %s, the lock %s" % (step["id"], key, _shown(found), _shown(said))
     return None
+
+def _shown(value):
+    return "'%s'" % value if type(value) == "string" else json.encode(value)
 
 def _download(rctx, output):
     """The artifact, checked by Bazel against the lock's digest, and here against its size."""

@@ -66,6 +66,14 @@ def check(lock: Lock) -> None:
         raise fail(f"the seed is made from {build.seed.deb!r}, which the lock does not list")
     if not _SHA256.match(build.seed.sha256) or not 0 <= build.seed.size <= _LARGEST:
         raise fail("the seed has no sha256 and size")
+    limits = lock.limits
+    same = {
+        "expected_plan_sha256": lock.plan.sha256,
+        "arch": lock.target.arch,
+        "limits": {"tokens": limits.tokens, "seqs": limits.batch, "context": limits.context},
+        "kv_dtype": limits.kv_dtype,
+        "spill": limits.spill,
+    }
     before: set[str] = set()
     for step in build.steps:
         for what, word in (("a build step", step.id), ("the program of a build step", step.run)):
@@ -79,9 +87,9 @@ def check(lock: Lock) -> None:
             raise fail(f"step {step.id!r} needs step {unknown[0]!r}, which does not come before it")
         if outside := [tree for tree in step.trees if not _is_below(tree)]:
             raise fail(f"step {step.id!r} names a tree outside the source tree, or all of it: {outside[0]!r}")
-        for key, said in (("expected_plan_sha256", lock.plan.sha256), ("arch", lock.target.arch)):
+        for key, said in same.items():
             if step.params.get(key, said) != said:
-                raise fail(f"step {step.id!r} has {key} {step.params[key]!r}, the lock {said!r}")
+                raise fail(f"step {step.id!r} has {key} {step.params[key]!r:.100}, the lock {said!r}")
         before.add(step.id)
 
 

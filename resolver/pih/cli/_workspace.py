@@ -14,7 +14,7 @@ import click
 
 from pih import lock as locks
 from pih import pins, profile, stale, trust
-from pih.build import pin
+from pih.build import graph, pin
 from pih.build.progress import Listener, Withdrawn, renderer
 from pih.build.store import Store, default_root, open_store
 from pih.bundle import own as owned
@@ -104,6 +104,7 @@ def deployment(profile_path: Path, *, offline: bool, listener: Listener) -> Depl
         found = locks.read(path)
         known = beside(offers, found)
         stale.check(found, intent, known)
+        graph.check(found)
         _check_unchanged(found, intent, known, listener)
     else:
         found = resolve(intent, offers, None, offline=offline, listener=listener)

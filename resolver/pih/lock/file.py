@@ -13,7 +13,7 @@ import attrs
 
 from pih.lock.data import Lock, LockFile
 from pih.reading import json_of, read_at_most, said
-from pih.structure import StructureError, dotted, structure, unstructure
+from pih.structure import StructureError, dotted, show, structure, unstructure
 from pih.writing import replace
 from pih_runtime import canonical
 from pih_runtime.errors import LockError
@@ -43,7 +43,7 @@ def from_json(text: str | bytes, where: str) -> Lock:
         raise LockError(f"not JSON: {problem}", where=where, fix=fix) from problem
     schema = data.get("schema") if isinstance(data, dict) else None
     if schema != SCHEMA:
-        raise LockError(f"lock schema {json.dumps(schema)} is not {SCHEMA}", where=where, fix=fix)
+        raise LockError(f"lock schema {show(schema)} is not {SCHEMA}", where=where, fix=fix)
     try:
         found = structure(data, LockFile)
         canonical.check(data, fix=fix)

@@ -48,11 +48,15 @@ def _same(path: Path, artifact: Artifact) -> bool:
 
 def _other_plan(lock: Lock, profile: Profile, catalog: Catalog, fetch: Fetch, memo: Path | None) -> str:
     """Why lowering gives another plan than the locked one, or ''."""
-    step = next(step for step in lock.build.steps if step.run == "plan")
+    step = next((step for step in lock.build.steps if step.run == "plan"), None)
+    if step is None:
+        return "build: no step lowers the model"
     params = {key: value for key, value in step.params.items() if key not in ("expected_plan_sha256", PARAM)}
     artifacts = {artifact.name: artifact for artifact in lock.artifacts}
     carried = {plugin.id: artifacts[plugin.artifact] for plugin in lock.plugins if plugin.artifact}
-    pack = next(plugin for plugin in lock.plugins if f"plugins/{plugin.id}" == params["kernels"])
+    pack = next((plugin for plugin in lock.plugins if f"plugins/{plugin.id}" == params.get("kernels")), None)
+    if pack is None:
+        return "plugins: none of them has the kernels that the plan is bound to"
     report = next(plugin.report for plugin in catalog.plugins if (plugin.id, plugin.version) == (pack.id, pack.version))
     because = because_of(profile, catalog.root, pack.reasons[0])
     read = f"{params['model']}, the lowering or a file of the model is another than when it was locked"
@@ -62,5 +66,7 @@ def _other_plan(lock: Lock, profile: Profile, catalog: Catalog, fetch: Fetch, me
         return ""
     except ResolutionError as problem:
         return f"plan: {read}, and nothing can be lowered.\n{problem.what}"
-    same = (now.plan, now.bindings, now.fallbacks) == (lock.plan, lock.bindings, lock.fallbacks)
-    return "" if same else f"plan: {read}, and so is the plan"
+    if (now.plan, now.bindings, now.fallbacks) != (lock.plan, lock.bindings, lock.fallbacks):
+        return f"plan: {read}, and so is the plan"
+    held = (lock.budget.weights, lock.budget.kv)
+    return "" if held == (now.weights, now.kv) else "budget: weights and kv are not the bytes that the plan needs"

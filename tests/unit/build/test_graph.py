@@ -9,7 +9,7 @@ import pytest
 
 from pih.build import graph
 from pih.build import tree as disk
-from pih.lock import Artifact, Seed, Step
+from pih.lock import Artifact, Limits, Seed, Step
 from pih_runtime.errors import LockError
 from tests.unit.build.test_tree import nest
 
@@ -124,6 +124,7 @@ def a_lock(*artifacts, **changes):
         profile=SimpleNamespace(**names),
         target=SimpleNamespace(os="linux", arch=changes.pop("arch", "x86_64")),
         plan=SimpleNamespace(sha256="1" * 64),
+        limits=Limits(context=64, batch=2, tokens=16, kv_dtype="bf16", spill=0),
         artifacts=artifacts or (ARTIFACT,),
         build=SimpleNamespace(**(build | changes)),
     )
@@ -138,7 +139,18 @@ def test_a_target_that_no_step_builds_for_is_refused():
         graph.check(a_lock(arch="aarch64"))
 
 
-@pytest.mark.parametrize("params", [{"expected_plan_sha256": "0" * 64}, {"arch": "aarch64"}], ids=["plan", "arch"])
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"expected_plan_sha256": "0" * 64},
+        {"arch": "aarch64"},
+        {"limits": {"tokens": "16", "seqs": 2, "context": 64}},
+        {"limits": []},
+        {"kv_dtype": "f32"},
+        {"spill": 1},
+    ],
+    ids=["plan", "arch", "limits", "no limits", "cache", "spill"],
+)
 def test_a_step_that_is_told_something_else_than_the_lock_says_is_refused(params):
     step = attrs.evolve(STEP, params=params, artifacts=("a",), steps=(), tools=())
     with pytest.raises(LockError, match="step 'plan' has"):

@@ -63,6 +63,19 @@ CURE = "\n  to fix: write the lock again: pih lock"
 MESSAGES = {
     "not JSON": ("{", "not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)" + CURE),
     "not an object": ("[]", "lock schema null is not 1" + CURE),
+    "another text than UTF-8": (
+        TEXT.encode("utf-16"),
+        "not JSON: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte" + CURE,
+    ),
+    "a byte order mark": (
+        TEXT.encode("utf-8-sig"),
+        "not JSON: Unexpected UTF-8 BOM (decode using utf-8-sig): line 1 column 1 (char 0)" + CURE,
+    ),
+    "what no other reader takes for a number": (
+        TEXT.replace('"threads": 2', '"threads": NaN'),
+        "not JSON: NaN is not a JSON number" + CURE,
+    ),
+    "a schema without end": ('{"schema": ' + "[" * 900 + "]" * 900 + "}", "lock schema a list is not 1" + CURE),
     "another schema": (changed(schema=2), "lock schema 2 is not 1" + CURE),
     "a missing key": (without("budget"), "budget: missing" + CURE),
     "an unknown key": (changed(buget={}), "buget: unknown key" + CURE),

@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+import attrs
 import pytest
 
 from pih import catalog, pins, profile, stale
@@ -157,3 +158,23 @@ def test_only_the_place_of_a_plugin_that_is_locked_matters(tmp_path, memo):
         assert words(ENTRY.replace("npu", same)) == ""
     assert words(ENTRY.replace("npu", "moved")) == "plugins: backend/npu 0.1.0 lies elsewhere than when it was locked"
     assert "the catalog has no such plugin any more" in words("")
+
+
+NO_PLAN = {
+    "step": lambda lock: {"build": attrs.evolve(lock.build, steps=lock.build.steps[-1:])},
+    "pack": lambda lock: {"plugins": tuple(plugin for plugin in lock.plugins if plugin.kind != "kernels")},
+    "cache": lambda lock: {"budget": attrs.evolve(lock.budget, kv=1)},
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("step", "build: no step lowers the model"),
+        ("pack", "plugins: none of them has the kernels that the plan is bound to"),
+        ("cache", "budget: weights and kv are not the bytes that the plan needs"),
+    ],
+)
+def test_a_lock_that_does_not_hold_together_is_told(whole, memo, kind, words):
+    found, intent = locked(whole, memo)
+    assert why(whole, memo, attrs.evolve(found, **NO_PLAN[kind](found)), intent) == words
