@@ -7,10 +7,11 @@ import shutil
 import attrs
 import pytest
 
-from pih.build import embedded, interpreter
+from pih.build import embedded, fetch, interpreter
 from pih.build.progress import silent
 from pih.build.store import open_store
 from pih.lock import SCHEMA, Artifact, Budget, BuildGraph, Limits, Lock, PlanRef, ProfileRef, Service, Target, Weights
+from tests.integration.build.registries import quiet_environment
 from tests.integration.build.tiny import GRAPH, INTERPRETER, PROGRAMS, SEED
 from tests.support.artifacts import artifact, pinned
 
@@ -95,5 +96,22 @@ def build(project, store):
             environment=environment or {},
             listener=listener,
         )
+
+    return run
+
+
+@pytest.fixture
+def shelf(tmp_path):
+    """An empty store."""
+    return open_store(tmp_path / "store")
+
+
+@pytest.fixture
+def bring(shelf, tmp_path):
+    """Fetch artifacts into the empty store, from the registries that the environment names."""
+
+    def run(*artifacts, environment=None, offline=False, listener=silent):
+        settings = {**quiet_environment(tmp_path), **(environment or {})}
+        fetch.fetch(artifacts, shelf, lock_folder=tmp_path, environment=settings, offline=offline, listener=listener)
 
     return run

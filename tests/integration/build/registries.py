@@ -5,6 +5,8 @@ import hashlib
 import io
 import json
 import os
+import random
+import shutil
 import tarfile
 import threading
 import zipfile
@@ -13,7 +15,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote
 
+import pytest
+
 from pih.lock import Artifact
+
+needs_apt = pytest.mark.skipif(shutil.which("apt-get") is None, reason="this host has no apt")
+needs_npm = pytest.mark.skipif(shutil.which("npm") is None, reason="this host has no npm")
+POOL = "pool/main/t/tiny/tiny_1.0-1+b1_amd64.deb"
+DEB_PURL = "pkg:deb/debian/tiny@1.0-1%2Bb1?arch=amd64&path=pool/main/t/tiny/tiny_1.0-1%2Bb1_amd64.deb"
+REVISION = "0123456789012345678901234567890123456789"
+BIG = random.Random(0).randbytes(4 << 20)
 
 
 def artifact(name, kind, data, purl, version="1.0"):
@@ -179,3 +190,57 @@ def apt_settings(folder: Path, source: str):
     }
     (folder / "apt.conf").write_text("".join(f'{key} "{value}";\n' for key, value in settings.items()))
     return {"APT_CONFIG": str(folder / "apt.conf")}
+
+
+def the_wheel(tmp_path, **options):
+    """A folder with a wheel, as pip's --find-links; and the artifact."""
+    name, data = wheel(**options)
+    folder = tmp_path / "links"
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_bytes(data)
+    return {"PIP_FIND_LINKS": str(folder)}, artifact("tiny", "wheel", data, f"pkg:pypi/tiny@1.0?file_name={name}")
+
+
+@contextmanager
+def debian_server(kind, root):
+    if kind == "file":
+        yield f"file:{root}"
+        return
+
+    class Files(dict):
+        def get(self, path, default=None):
+            file = root / path.lstrip("/")
+            return file.read_bytes() if file.is_file() else default
+
+    with serving(Files()) as address:
+        yield address
+
+
+@contextmanager
+def npm_registry(tmp_path, archive):
+    answers = {}
+    with serving(answers) as address:
+        answers.update(npm_answers(address, "@scope/tiny", "1.0.0", archive))
+        yield {
+            "npm_config_registry": address,
+            "npm_config_cache": str(tmp_path / "npm"),
+            "npm_config_fetch_retries": "0",
+        }
+
+
+@contextmanager
+def hugging_face(data, card=None, linked=None, asked=None):
+    """linked: what the hub names for a file in LFS: (ETag, size)."""
+    headers = {"ETag": '"0123"', "X-Repo-Commit": REVISION}
+    lfs = {"X-Linked-Etag": f'"{linked[0]}"', "X-Linked-Size": str(linked[1])} if linked else {}
+    files = dict.fromkeys(("model.safetensors", "tokenizer.json"), (headers | lfs, data)) | (
+        {} if card is None else {"README.md": (headers, card)}
+    )
+    answers = {f"/owner/tiny/resolve/{REVISION}/{name}": file for name, file in files.items()}
+    with serving(answers, asked) as address:
+        yield {"HF_ENDPOINT": address}
+
+
+def left_behind(store):
+    """What fetching into this store has not brought to its end."""
+    return [*(store.root / "tmp").iterdir()]

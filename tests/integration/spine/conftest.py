@@ -1,7 +1,9 @@
-"""The shipped profile, built once through the command line, and engines of the tests' own to run it."""
+"""The shipped profile, built once through the command line; engines to run it and a browser to look at it."""
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -13,6 +15,11 @@ import pytest
 from tests.support import podman as podmans
 from tests.support.program import PROFILE, pih
 from tests.support.waiting import PATIENCE, until
+
+FLAGS = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="session")
@@ -83,3 +90,51 @@ def _ready(http, podman, name):
         running = podman("inspect", "--format", "{{.State.Running}}", name).strip()
         assert running == "true", podman("logs", name)
         return False
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """A browser with a profile of its own, which goes with it."""
+    program = shutil.which("chromium")
+    if program is None:
+        pytest.skip("Chromium is not installed (package chromium): the page is not tested")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=program, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def written(image, tmp_path_factory):
+    """The page of the shipped profile's image, by the command line."""
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    assert pih("inspect", image["layout"], "--html", path).stdout == f"page     {path}\n"
+    return path
+
+
+@pytest.fixture
+def shown(chromium, written):
+    """show(): open the page; whatever it logs or asks of a network fails the test at its end."""
+    trouble, contexts = [], []
+
+    def show(path=written, **settings):
+        context = chromium.new_context(**{"viewport": {"width": 1440, "height": 900}, **settings})
+        contexts.append(context)
+        context.set_default_timeout(1000 * PATIENCE)
+        page = context.new_page()
+        page.on("console", lambda message: trouble.append(f"console {message.type}: {message.text}"))
+        page.on("pageerror", lambda error: trouble.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: (trouble.append("dialog"), dialog.dismiss()))
+        address = path.as_uri()
+        page.on("request", lambda request: request.url != address and trouble.append(f"request {request.url}"))
+        page.goto(address)
+        return page
+
+    yield show
+    for context in contexts:
+        text = context.pages[0].evaluate("document.body.innerText")
+        trouble += re.findall(r"\[object \w+|\b(?:null|undefined|NaN)\b", text)
+        context.close()
+    assert trouble == []

@@ -5,9 +5,12 @@ from __future__ import annotations
 from copy import deepcopy
 
 from pih_runtime.plan import Limits
-from pih_steps.lower import Builder, Tensor, parse_report
+from pih_steps.lower import Builder, Tensor, lower, parse_report
 from pih_steps.lower.checkpoint import Checkpoint, no_bytes
+from pih_steps.lower.plugin import load_graph
+from tests.support.program import ROOT
 
+LLAMA = load_graph(ROOT / "plugins/model/llama")
 LIMITS = Limits(tokens=8, seqs=2, context=32)
 ISA = "x86-64-v3"
 
@@ -88,6 +91,11 @@ def llama_tensors(format_="f32", norm="f32", layers=2):
 
 def checkpoint(tensors=None, **config):
     return Checkpoint("model.gguf", {**CONFIG, **config}, tensors or llama_tensors(), no_bytes("model.gguf"))
+
+
+def lowered(source=None, pack=None, limits=LIMITS, **options):
+    """The small Llama, bound to the plain report."""
+    return lower(source or checkpoint(), LLAMA, pack or report(), limits, **options)
 
 
 def builder(**shapes):

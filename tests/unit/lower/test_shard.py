@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,13 +14,10 @@ from pih_steps.lower import Tensor, lower
 from pih_steps.lower.checkpoint import Checkpoint
 from pih_steps.lower.formats import matrix, row_bytes
 from pih_steps.lower.pack import check_sources, packed_chunks
-from pih_steps.lower.plugin import load_graph
 from pih_steps.lower.shard import shard
 from pih_steps.lower.shares import share
-from tests.unit.lower.made import FLOAT, LIMITS, PLAIN, builder, calls, checkpoint, kernel, llama_tensors, report
+from tests.unit.lower.made import FLOAT, LIMITS, LLAMA, PLAIN, builder, calls, checkpoint, kernel, llama_tensors, report
 
-ROOT = Path(__file__).parents[3]
-LLAMA = load_graph(ROOT / "plugins/model/llama")
 PACK = report(*PLAIN, *FLOAT, kernel("add", constants=["columns"]))
 
 
