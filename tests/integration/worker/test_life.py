@@ -59,7 +59,7 @@ def test_start_is_quick_and_small(tmp_path, launch):
     """In a few times what its imports alone take here and now: two seconds where those take two thirds of one."""
     folder = write_bundle(tmp_path)
     worker, starts, imports = None, [], []
-    for _ in range(3):
+    for turn in range(9):  # whatever else this machine does, one of them is not disturbed
         began = time.monotonic()
         subprocess.run([sys.executable, "-I", "-B", "-c", IMPORTS], check=True)
         imports.append(time.monotonic() - began)
@@ -67,6 +67,8 @@ def test_start_is_quick_and_small(tmp_path, launch):
         worker = launch(folder)
         worker.wait_for("ready in")
         starts.append(time.monotonic() - began)
+        if turn >= 2 and min(starts) < 3 * min(imports):
+            break
     assert min(starts) < 3 * min(imports)
     assert worker.status("VmRSS") < 60_000
     assert worker.status("Threads") <= 4
