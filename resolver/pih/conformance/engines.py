@@ -106,7 +106,7 @@ class Recorder:
         """How those requests are sampled of which these ids may be the first."""
         return {
             how
-            for prompt, how in self.asked.items()
+            for prompt, how in self.asked.copy().items()  # another thread asks meanwhile
             if all(
                 token == (prompt[at] if at < len(prompt) else (prompt[-1] + 1 + at - len(prompt)) % self.plan.vocab)
                 for at, token in enumerate(ids)

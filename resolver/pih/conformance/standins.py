@@ -87,8 +87,8 @@ class Pool:
         self._held: dict[int, list[int]] = {}
 
     def pages_free(self) -> int:
-        """Those that nobody has."""
-        return sum(not users for users in self._users.values())
+        """Those that nobody has. Any thread may ask."""
+        return list(self._users.values()).count(0)
 
     def begin(self, key: int, ids: Sequence[int]) -> int:
         """The pages of the longest prefix that is known."""
