@@ -204,22 +204,25 @@ def test_a_worker_that_cannot_start_says_why(image, store, private, tmp_path):
 
 @needs_bwrap
 def test_a_killed_client_takes_the_worker_with_it(image, store):
+    """One that is ready: bwrap binds the program's life to its own last of all, right before it starts it."""
     script = f"""
 import os, pathlib, sys
 from pih.build.store import open_store
-from pih.bundle import layout, run, unpacked
+from pih.bundle import client, layout, run, unpacked
 with run.private_folder() as private, unpacked.started(
     layout.read(pathlib.Path({str(image.path)!r})), open_store(pathlib.Path({str(store.root)!r})), private, None
 ) as worker:
-    print(worker.process.pid, flush=True)
+    client.wait_ready(worker.address, worker.alive, {PATIENCE})
+    bwrap = worker.process.pid
+    print(bwrap, pathlib.Path("/proc", str(bwrap), "task", str(bwrap), "children").read_text(), flush=True)
     os.kill(os.getpid(), 9)
 """
     root = Path(__file__).resolve().parents[3]
     environment = {**os.environ, "PYTHONPATH": f"{root / 'resolver'}:{root / 'runtime'}"}
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == -9
-    pid = int(done.stdout)
-    until(lambda: not runs(pid), what="the worker's end")
+    bwrap, worker = done.stdout.split()
+    until(lambda: not runs(bwrap) and not runs(worker), what="the worker's end")
 
 
 def test_in_podman(image, private, weights, podman):
