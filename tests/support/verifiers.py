@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.shared import alone
+
 ROOT = Path(__file__).resolve().parents[2]
 PINS = ROOT / "requirements" / "verifiers.txt"
 PROGRAM = ROOT / "tests" / "integration" / "seal" / "independent.py"
@@ -19,13 +21,14 @@ def _python():
     """Its interpreter; the environment is made on first use, from hash-pinned requirements."""
     place = Path(sys.prefix) / "verifiers"
     made = place / "made"
-    if not made.is_file() or made.read_text() != PINS.read_text():
-        venv.create(place, clear=True, with_pip=True)
-        command = [place / "bin/python", "-m", "pip", "install", "--quiet", "--require-hashes", "-r", PINS]
-        done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
-        if done.returncode:
-            pytest.skip(f"the independent verifiers cannot be installed: {done.stderr.strip()[-300:]}")
-        made.write_text(PINS.read_text())
+    with alone(place):
+        if not made.is_file() or made.read_text() != PINS.read_text():
+            venv.create(place, clear=True, with_pip=True)
+            command = [place / "bin/python", "-m", "pip", "install", "--quiet", "--require-hashes", "-r", PINS]
+            done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
+            if done.returncode:
+                pytest.skip(f"the independent verifiers cannot be installed: {done.stderr.strip()[-300:]}")
+            made.write_text(PINS.read_text())
     return place / "bin/python"
 
 

@@ -210,7 +210,7 @@ def test_a_workspace_of_its_own_made_from_the_template(version, request, tree, f
     bazel = request.getfixturevalue(f"bazel{version}")
     path = f"{bazel.installed(tmp_path / 'bin')}:{os.environ['PATH']}"
     (tmp_path / ".bazelrc").write_text("build -c opt --symlink_prefix=/ --experimental_convenience_symlinks=ignore\n")
-    own = {"PATH": path, "HOME": str(tmp_path)}
+    own = {"PATH": path, "HOME": str(tmp_path), "PIH_STORE": str(fetched)}
     name = outer.name(Path(SYNTHETIC).stem, (tree / SYNTHETIC).with_suffix(".lock.json"), tree)
     outputs = fetched / "bazel/outputs" / name
     try:

@@ -14,7 +14,9 @@ from pih.build.store import measure
 from tests.support import checkout
 from tests.support.locks import sealed_text
 from tests.support.program import ROOT
+from tests.support.shared import alone
 
+GET_BAZEL7 = ROOT / "tools/bazel/get-bazel7"
 LATER = "it cannot be installed from a package registry here: written for, not run"
 
 
@@ -49,11 +51,13 @@ def program(version, keep):
     if version > 7:
         pytest.skip(f"Bazel {version}: {LATER}")
     folder = keep / "bazel-7"
-    if not (folder / "bazel").exists():
-        made = subprocess.run([ROOT / "tools/bazel/get-bazel7", folder], capture_output=True, text=True, check=False)
-        if made.returncode == 3:
-            pytest.skip(made.stderr.splitlines()[-1])
-        assert made.returncode == 0, made.stderr
+    with alone(folder):
+        if not (folder / "bazel").exists():
+            shutil.rmtree(folder, ignore_errors=True)  # of one that was killed
+            made = subprocess.run([GET_BAZEL7, folder], capture_output=True, text=True, check=False)
+            if made.returncode == 3:
+                pytest.skip(made.stderr.splitlines()[-1])
+            assert made.returncode == 0, made.stderr
     return folder / "bazel"
 
 

@@ -1,0 +1,41 @@
+"""A newer Bazel is fetched once, whoever asks for it at the same time."""
+
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+
+from tests.builders.bazel import world
+
+# two at once would both get past the first line before either has made its folder
+FETCHER = """#!/bin/sh
+[ ! -e "$1" ] || exit 1
+echo fetched >>"$1.log"
+sleep 0.5
+mkdir "$1"
+touch "$1/bazel"
+"""
+
+
+def test_of_two_who_need_it_at_once_one_fetches_it(tmp_path, monkeypatch):
+    fetcher = tmp_path / "fetcher"
+    fetcher.write_text(FETCHER)
+    fetcher.chmod(0o755)
+    monkeypatch.setattr(world, "GET_BAZEL7", fetcher)
+    with ThreadPoolExecutor(2) as both:
+        assert len({*both.map(lambda _: world.program(7, tmp_path), range(2))}) == 1
+    assert (tmp_path / "bazel-7.log").read_text() == "fetched\n"
+
+
+def test_what_a_killed_fetch_left_is_fetched_anew(tmp_path, monkeypatch):
+    fetcher = tmp_path / "fetcher"
+    fetcher.write_text(FETCHER)
+    fetcher.chmod(0o755)
+    monkeypatch.setattr(world, "GET_BAZEL7", fetcher)
+    (tmp_path / "bazel-7/usr").mkdir(parents=True)
+    assert world.program(7, tmp_path).exists()
+
+
+def test_a_folder_that_is_there_stays_as_it_is(tmp_path):
+    done = subprocess.run([world.GET_BAZEL7, tmp_path], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == f"get-bazel7: {tmp_path} is there already: name a new folder\n"
+    assert tmp_path.is_dir()
