@@ -132,7 +132,8 @@ class Model:
         "Chat template (Jinja). A GGUF file brings its own.", "file:../models/qwen3-0.6b/chat_template.jinja"
     )
     generation: str = _file_source(
-        "generation_config.json: sampling defaults and stop ids. A GGUF file brings its own.",
+        "generation_config.json: sampling defaults and stop ids. What changes answers and is not done here, such as "
+        "repetition_penalty, is refused. A GGUF file brings its own.",
         "file:../models/qwen3-0.6b/generation_config.json",
     )
 

@@ -29,6 +29,20 @@ _SAMPLING = {
     "top_p": (False, 0, 1),
     "min_p": (False, 0, 1),
 }
+# settings of a generation config that change a model's answers and that no sampler here takes, where they do nothing
+_IDLE: Mapping[str, tuple[Any, ...]] = {
+    **dict.fromkeys(
+        ("num_beams", "num_beam_groups", "repetition_penalty", "encoder_repetition_penalty", "typical_p"), (1,)
+    ),
+    **dict.fromkeys(("epsilon_cutoff", "eta_cutoff", "diversity_penalty", "penalty_alpha"), (0,)),
+    **dict.fromkeys(("no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "min_length", "min_new_tokens"), (0,)),
+    **dict.fromkeys(("stop_strings", "bad_words_ids", "force_words_ids", "constraints"), ([],)),
+    **dict.fromkeys(("suppress_tokens", "begin_suppress_tokens", "forced_decoder_ids"), ([],)),
+    **dict.fromkeys(("forced_bos_token_id", "forced_eos_token_id", "exponential_decay_length_penalty"), ()),
+    **dict.fromkeys(("sequence_bias", "watermarking_config"), ({},)),
+    "guidance_scale": (1,),
+    **dict.fromkeys(("dola_layers", "top_h"), ()),
+}
 _SPECIAL = {"bos_token": "bos_token_id", "eos_token": "eos_token_id", "pad_token": "pad_token_id"}
 
 
@@ -138,6 +152,14 @@ def _checked_template(reference: Reference, artifacts: Paths, trees: Paths) -> b
 
 def _with_generation(text: Text, tokenizer: Mapping[str, Any], config: Mapping[str, Any], where: str) -> Text:
     """Ids and sampling that a config.json or generation_config.json says; what it does not say stays."""
+    for key, idle in _IDLE.items():
+        value = config.get(key)
+        if value is not None and value not in idle:
+            raise BuildError(
+                f"{key} is {value!r}, which changes the model's answers and is not done here",
+                where=where,
+                fix="name a copy of the file without it, if answers without it will do",
+            )
     content = _added(tokenizer)
     vocabulary = _ids(tokenizer, content)
     variables = dict(text.template_variables or {})

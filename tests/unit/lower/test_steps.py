@@ -223,6 +223,14 @@ def test_a_model_that_does_not_sample_is_greedy(tmp_path):
     assert texts(tmp_path / "model", files, artifacts)["defaults"] == {"temperature": 0.0}
 
 
+def test_settings_that_do_nothing_are_taken(tmp_path):
+    """What transformers itself writes of an unchanged generation config, by its `to_dict`."""
+    idle = {"repetition_penalty": 1.0, "num_beams": 1, "typical_p": 1.0, "no_repeat_ngram_size": 0, "min_length": 0}
+    none = dict.fromkeys(("stop_strings", "bad_words_ids", "forced_eos_token_id", "penalty_alpha", "suppress_tokens"))
+    files, artifacts = own_files(tmp_path, {"eos_token_id": 5, **idle, **none, "max_length": 20, "stop_strings": []})
+    assert texts(tmp_path / "model", files, artifacts)["stop_ids"] == [5]
+
+
 @pytest.mark.parametrize(
     ("role", "content", "message"),
     [
@@ -234,6 +242,14 @@ def test_a_model_that_does_not_sample_is_greedy(tmp_path):
         ("generation", {"eos_token_id": 5, "top_k": "x"}, "top_k is 'x', not a whole number"),
         ("generation", {"eos_token_id": 5, "top_k": 2.5}, "top_k is 2.5, not a whole number"),
         ("generation", {"eos_token_id": 5, "min_p": True}, "min_p is True, not a number"),
+        (
+            "generation",
+            {"eos_token_id": 5, "repetition_penalty": 1.1},
+            "repetition_penalty is 1.1, which changes the model's",
+        ),
+        ("generation", {"eos_token_id": 5, "num_beams": 4}, "num_beams is 4, which changes"),
+        ("generation", {"eos_token_id": 5, "stop_strings": ["END"]}, r"stop_strings is \['END'\], which changes"),
+        ("generation", {"eos_token_id": 5, "min_new_tokens": {}}, "min_new_tokens is {}, which changes"),
         ("generation", [], "not a JSON object"),
         ("tokenizer", {}, "not a tokenizer.json"),
         ("tokenizer", {"model": {"type": "Magic"}}, "unknown kind 'Magic'"),
