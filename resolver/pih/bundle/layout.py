@@ -27,7 +27,7 @@ _CONFIG = "application/vnd.oci.image.config.v1+json"
 _REFERENCE = "org.opencontainers.image.ref.name"
 _MAX_JSON = 16 << 20
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}\Z")
-_FIX = "build the bundle again, or copy it again from where it came"
+FIX = "build the bundle again, or copy it again from where it came"
 
 
 @attrs.frozen
@@ -66,17 +66,17 @@ def read(path: Path) -> Layout:
     """Read a layout's one image; raises SealError for anything that does not hold together. Layers are not read."""
     version = _document((path / "oci-layout"), _MAX_JSON)
     if parsed(version, path / "oci-layout").get("imageLayoutVersion") != "1.0.0":
-        raise SealError("not an OCI image layout of version 1.0.0", where=str(path / "oci-layout"), fix=_FIX)
+        raise SealError("not an OCI image layout of version 1.0.0", where=str(path / "oci-layout"), fix=FIX)
     index = parsed(_document(path / "index.json", _MAX_JSON), path / "index.json")
     entries = _list(index, "manifests", path)
     images = [entry for entry in entries if _image(entry)]
     if len(images) != 1:
-        raise SealError(f"the layout has {len(images)} images, not one", where=str(path), fix=_FIX)
+        raise SealError(f"the layout has {len(images)} images, not one", where=str(path), fix=FIX)
     digest, size, _ = _descriptor(images[0], path)
     manifest = parsed(small_blob(path, digest, size), path)
     config_digest, config_size, config_type = _descriptor(manifest.get("config"), path)
     if config_type != _CONFIG:
-        raise SealError(f"the image's configuration is of type {config_type!r}", where=str(path), fix=_FIX)
+        raise SealError(f"the image's configuration is of type {config_type!r}", where=str(path), fix=FIX)
     config = parsed(small_blob(path, config_digest, config_size), path)
     layers = tuple(_layers(path, manifest, config))
     annotations = images[0].get("annotations")
@@ -91,9 +91,9 @@ def blob_path(layout: Path, digest: str) -> Path:
     try:
         mode = path.lstat().st_mode
     except OSError as problem:
-        raise SealError(f"cannot read blob {digest}: {problem.strerror}", where=str(path), fix=_FIX) from problem
+        raise SealError(f"cannot read blob {digest}: {problem.strerror}", where=str(path), fix=FIX) from problem
     if not stat.S_ISREG(mode):
-        raise SealError(f"blob {digest} is not a plain file", where=str(path), fix=_FIX)
+        raise SealError(f"blob {digest} is not a plain file", where=str(path), fix=FIX)
     return path
 
 
@@ -101,10 +101,10 @@ def small_blob(layout: Path, digest: str, size: int) -> bytes:
     """The bytes of a JSON document among the blobs; raises SealError unless they are those of the digest."""
     path = blob_path(layout, digest)
     if size > _MAX_JSON or path.stat().st_size != size:
-        raise SealError(f"blob {digest} has another size than {size} bytes", where=str(path), fix=_FIX)
+        raise SealError(f"blob {digest} has another size than {size} bytes", where=str(path), fix=FIX)
     data = path.read_bytes()
     if "sha256:" + hashlib.sha256(data).hexdigest() != digest:
-        raise SealError(f"blob {digest} has other bytes than it should have", where=str(path), fix=_FIX)
+        raise SealError(f"blob {digest} has other bytes than it should have", where=str(path), fix=FIX)
     return data
 
 
@@ -116,18 +116,21 @@ def verify(layout: Layout) -> None:
 
 
 @contextmanager
-def archive(layout: Layout, layer: Layer) -> Iterator[blob.Archive]:
-    """The tar stream in a layer; after the block, all of it has been read and both digests were right."""
+def archive(layout: Layout, layer: Layer, chunk: int = blob.CHUNK) -> Iterator[blob.Archive]:
+    """The tar stream in a layer; after the block, all of it has been read and both digests were right.
+
+    chunk: bytes of the blob that are read at a time.
+    """
     path = blob_path(layout.path, layer.digest)
     with path.open("rb") as stream:
-        opened = blob.Archive(stream, compressed=layer.media_type == LAYER_GZIP)
+        opened = blob.Archive(stream, compressed=layer.media_type == LAYER_GZIP, chunk=chunk)
         try:
             yield opened
             found = opened.finish()
         except blob.DamagedError as problem:
-            raise SealError(f"layer {layer.digest}: {problem}", where=str(path), fix=_FIX) from problem
+            raise SealError(f"layer {layer.digest}: {problem}", where=str(path), fix=FIX) from problem
     if found != blob.Sums(layer.digest, layer.size, layer.diff_id):
-        raise SealError(f"layer {layer.digest} has other bytes than it should have", where=str(path), fix=_FIX)
+        raise SealError(f"layer {layer.digest} has other bytes than it should have", where=str(path), fix=FIX)
 
 
 def bundle_file(layout: Layout) -> dict[str, Any]:
@@ -154,12 +157,12 @@ def member(layout: Layout, name: str) -> bytes:
                 for entry in reader:
                     if entry.path == name and entry.kind == entries.FILE:
                         if entry.size > _MAX_JSON:
-                            raise SealError(f"/{name} is too large", where=str(path), fix=_FIX)
+                            raise SealError(f"/{name} is too large", where=str(path), fix=FIX)
                         return b"".join(reader.content())
         except (OSError, ValueError) as problem:
             what = f"layer {layer.digest} was not made by pih, or is damaged: {problem}"
-            raise SealError(what, where=str(path), fix=_FIX) from problem
-    raise SealError(f"the image has no /{name}: it was not made by pih", where=str(layout.path), fix=_FIX)
+            raise SealError(what, where=str(path), fix=FIX) from problem
+    raise SealError(f"the image has no /{name}: it was not made by pih", where=str(layout.path), fix=FIX)
 
 
 def _image(entry: object) -> bool:
@@ -172,26 +175,26 @@ def _layers(path: Path, manifest: dict[str, Any], config: dict[str, Any]) -> Ite
     filesystem = config.get("rootfs")
     diff_ids = _list(filesystem if isinstance(filesystem, dict) else {}, "diff_ids", path)
     if len(diff_ids) != len(descriptors):
-        raise SealError(f"{len(descriptors)} layers, and {len(diff_ids)} diff_ids", where=str(path), fix=_FIX)
+        raise SealError(f"{len(descriptors)} layers, and {len(diff_ids)} diff_ids", where=str(path), fix=FIX)
     for (digest, size, media_type), diff_id in zip(descriptors, diff_ids, strict=True):
         if media_type not in (LAYER_GZIP, LAYER_TAR):
-            raise SealError(f"a layer of type {media_type!r}", where=str(path), fix=_FIX)
+            raise SealError(f"a layer of type {media_type!r}", where=str(path), fix=FIX)
         yield Layer(digest, size, media_type, checked_digest(diff_id, path))
 
 
 def _descriptor(entry: object, path: Path) -> tuple[str, int, str]:
     if not isinstance(entry, dict):
-        raise SealError("a descriptor is missing", where=str(path), fix=_FIX)
+        raise SealError("a descriptor is missing", where=str(path), fix=FIX)
     size, media_type = entry.get("size"), entry.get("mediaType")
     if not isinstance(size, int) or isinstance(size, bool) or size < 0 or not isinstance(media_type, str):
-        raise SealError("a descriptor has no size or type", where=str(path), fix=_FIX)
+        raise SealError("a descriptor has no size or type", where=str(path), fix=FIX)
     return checked_digest(entry.get("digest"), path), size, media_type
 
 
 def checked_digest(value: object, path: Path) -> str:
     """A digest that can be a blob's name; raises SealError for anything else. path: of what says so."""
     if not isinstance(value, str) or not _DIGEST.match(value):
-        raise SealError(f"{value!r} is not a sha256 digest", where=str(path), fix=_FIX)
+        raise SealError(f"{value!r} is not a sha256 digest", where=str(path), fix=FIX)
     return value
 
 
@@ -199,12 +202,12 @@ def _document(path: Path, limit: int) -> bytes:
     try:
         status = path.lstat()
         if not stat.S_ISREG(status.st_mode):
-            raise SealError("not a plain file", where=str(path), fix=_FIX)
+            raise SealError("not a plain file", where=str(path), fix=FIX)
         if status.st_size > limit:
-            raise SealError("the file is too large", where=str(path), fix=_FIX)
+            raise SealError("the file is too large", where=str(path), fix=FIX)
         return path.read_bytes()
     except OSError as problem:
-        raise SealError(f"not an OCI image layout: {problem.strerror}", where=str(path), fix=_FIX) from problem
+        raise SealError(f"not an OCI image layout: {problem.strerror}", where=str(path), fix=FIX) from problem
 
 
 def parsed(data: bytes, path: Path) -> dict[str, Any]:
@@ -212,14 +215,14 @@ def parsed(data: bytes, path: Path) -> dict[str, Any]:
     try:
         value = json_of(data)
     except ValueError as problem:
-        raise SealError(f"not JSON: {problem}", where=str(path), fix=_FIX) from problem
+        raise SealError(f"not JSON: {problem}", where=str(path), fix=FIX) from problem
     if not isinstance(value, dict):
-        raise SealError("not a JSON object", where=str(path), fix=_FIX)
+        raise SealError("not a JSON object", where=str(path), fix=FIX)
     return value
 
 
 def _list(value: dict[str, Any], key: str, path: Path) -> list[Any]:
     found = value.get(key)
     if not isinstance(found, list):
-        raise SealError(f"no list {key!r}", where=str(path), fix=_FIX)
+        raise SealError(f"no list {key!r}", where=str(path), fix=FIX)
     return found

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from pih.columns import aligned
@@ -11,19 +12,22 @@ if TYPE_CHECKING:
     from pih.inspect.bundle import Component, Contents
 
 
-def components(rows: Sequence[Component], held: Contents) -> str:
-    """component, version, unpacked, licence, reason; sizes in MB, the largest first.
+def components(rows: Sequence[Component], held: Contents, shares: Mapping[str, int] = MappingProxyType({})) -> str:
+    """component, version, unpacked, compressed, licence, reason; sizes in MB, the largest first.
 
-    What is shipped is known of layers, each of which is compressed as a whole: the last line has their sum, where the
-    form of the bundle has it. Without licences there is no such column.
+    shares: bytes by component, of the layers as they are shipped. Without them or licences there is no such column, and
+    the last line has what is shipped where the form of the bundle has it.
     """
-    head = ("component", "version", "unpacked", "licence", "reason")
-    cells = [(row.name, row.version, _mb(row.size), row.licence or "", _short(row.reason)) for row in rows]
-    shipped = f", {_mb(held.compressed)} MB as it is shipped" if held.compressed else ""
-    total = ("total", "", _mb(held.size), "", f"MB{shipped}")
-    known = [True, True, True, any(row.licence for row in rows), True]
+    head = ("component", "version", "unpacked", "compressed", "licence", "reason")
+    cells = [
+        (row.name, row.version, _mb(row.size), _mb(shares.get(row.name, 0)), row.licence, _short(row.reason))
+        for row in rows
+    ]
+    shipped = f", {_mb(held.compressed)} MB as it is shipped" if held.compressed and not shares else ""
+    total = ("total", "", _mb(held.size), _mb(held.compressed), "", f"MB{shipped}")
+    known = [True, True, True, bool(shares), any(row.licence for row in rows), True]
     table = [[cell for cell, keep in zip(row, known, strict=True) if keep] for row in (head, *cells, total)]
-    return "\n".join(aligned(table, numbers=frozenset({2})))
+    return "\n".join(aligned(table, numbers=frozenset({2, 3} if shares else {2})))
 
 
 def _mb(count: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -11,10 +12,14 @@ import attrs
 import click
 
 from pih.build.progress import renderer
+from pih.build.store import default_root
 from pih.bundle import engine, permissions
+from pih.bundle import layout as layouts
+from pih.bundle.shares import Shares, of_layout
 from pih.cli import _builders, _output, _path, _table, _terminal, _worker, _workspace
-from pih.inspect.bundle import components, contents, known
+from pih.inspect.bundle import Contents, components, contents, known
 from pih.lock import Lock
+from pih.resolve.memo import remembered
 from pih_runtime.errors import BuildError, PihError, UsageError, described
 
 
@@ -74,9 +79,11 @@ def command(
     found, result = _builders.build_profile(profile_path, offline=offline, jobs=jobs or 0, builder=builder)
     with _workspace.own(result.output):
         held = contents(result.output)
+        shares = _shares(result.output, held)
         if copier:
             copier(result.output)
     layout = output or result.output
+    rows = components(held, known(found.lock))
     if as_json:
         data = {
             "profile": found.profile.name,
@@ -85,16 +92,33 @@ def command(
             "builder": builder,
             "steps_run": list(result.ran),
             "withdrawn": found.withdrawn,
+            "components": [
+                {"name": row.name, "version": row.version, "size": row.size, "compressed": shares.get(row.name, 0)}
+                | {"reason": row.reason}
+                for row in rows
+            ],
         }
         click.echo(json.dumps(data, indent=2))
         return
-    _terminal.say(_table.components(components(held, known(found.lock)), held).split("\n"))
+    _terminal.say(_table.components(rows, held, shares).split("\n"))
     click.echo(f"image    {held.digest}  ({len(result.ran)} steps ran now)")
     click.echo(f"layout   {layout}")
     click.echo(f"load     tar -C {shlex.quote(str(layout))} -cf - . | podman load    (or docker load)")
     if found.lock.weights.delivery == "separate":
         click.echo(f"weights  pih weights pack --profile {shlex.quote(str(profile_path))} --output weights.safetensors")
     click.echo(f"run      {_worker.not_run_yet(found.lock) or run_line(found.lock, held.reference)}")
+
+
+def _shares(layout: Path, held: Contents) -> dict[str, int]:
+    """What each component takes of the image as it is shipped; remembered, since every compressed layer is read."""
+
+    def read() -> Shares:
+        by_path = {file.path: file.component for file in held.files}
+        return of_layout(layouts.read(layout), {f"/{layouts.BUNDLE_FILE}": "pih", **by_path})
+
+    memo = default_root(os.environ) / "lowered"
+    code = ("resolver/pih/bundle/shares.py",)
+    return remembered(memo, _workspace.SOURCE_ROOT, {"image": held.digest}, {}, code, read, Shares).of
 
 
 def run_line(lock: Lock, reference: str) -> str:

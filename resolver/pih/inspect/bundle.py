@@ -48,7 +48,7 @@ class Layer:
 
 @attrs.frozen
 class Component:
-    """All files of one origin. size: unpacked; a layer is compressed as a whole. licence: '' where nothing says it."""
+    """All files of one origin. size: unpacked. licence: '' where nothing says it."""
 
     name: str
     version: str
