@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from pih.conformance import process, suite
-from tests.conformance.test_suite import nothing
+from tests.conformance.checks import nothing
 from tests.support.program import ROOT
 
 EXAMPLE = ROOT / "examples" / "npu" / "transport"

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from pih.conformance import new, suite
-from tests.conformance.test_suite import bring, found
+from tests.conformance.checks import bring, found
 from tests.support.program import ROOT, pih
 
 # Kind: what is broken: (file, what it says, what it says then), and the check that must fail.

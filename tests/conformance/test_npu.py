@@ -24,7 +24,7 @@ from pih_runtime.errors import WorkerError
 from pih_steps.lower import lower, read_report
 from pih_steps.lower.pack import packed_chunks
 from pih_steps.lower.shares import share
-from tests.conformance.test_suite import found, nothing
+from tests.conformance.checks import found, nothing
 from tests.support import ports
 from tests.support.program import ROOT, pih
 from tests.support.waiting import PATIENCE
