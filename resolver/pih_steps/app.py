@@ -71,7 +71,7 @@ def _lock(spec: Spec) -> bytes:
     fix = "write the lock again: pih lock"
     try:
         raw = spec.trees["lock"].read_bytes()
-        canonical.check(json.loads(raw), fix=fix)
+        canonical.check(json.loads(raw.decode()), fix=fix)
     except KeyError:
         raise BuildError("the step has no tree 'lock'", fix=fix) from None
     except (ValueError, AttributeError) as problem:

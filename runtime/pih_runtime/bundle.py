@@ -36,14 +36,14 @@ def read(root: Path) -> Bundle:
     path = root / NAME
     try:
         text = path.read_bytes()
-        data = json.loads(text)
+        data = json.loads(text.decode())  # given bytes, json would look for encodings that an image does not have
         if data["schema"] != SCHEMA:
             raise SealError(f"bundle schema {data['schema']} is not {SCHEMA}", where=str(path), fix=_FIX)
         files = {f"/{item['path'].lstrip('/')}": item.get("digest") or f"-> {item['target']}" for item in data["files"]}
         return Bundle(name=data["name"], lock=data["lock"], digest=_sha256(text), files=files)
     except OSError as problem:
         raise SealError(f"cannot read: {problem.strerror}", where=str(path), fix=_FIX) from problem
-    except (KeyError, TypeError, ValueError) as problem:
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as problem:
         raise SealError(f"not a bundle's list of files: {problem!r}", where=str(path), fix=_FIX) from problem
 
 

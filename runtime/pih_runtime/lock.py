@@ -54,10 +54,10 @@ class Lock:
 def read(path: Path) -> Lock:
     """Read and check; LockError (exit 5) where the lock does not hold together or is for another worker."""
     try:
-        data = json.loads(path.read_bytes())
+        data = json.loads(path.read_bytes().decode())
     except OSError as problem:
         raise LockError(f"cannot read the lock: {problem.strerror}", where=str(path), fix=_FIX) from problem
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise LockError(f"not JSON: {problem}", where=str(path), fix=_FIX) from problem
     try:
         return _parse(data)

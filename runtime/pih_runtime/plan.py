@@ -181,7 +181,7 @@ def to_json(plan: Plan) -> str:
 def from_json(text: str | bytes, where: str = NAME) -> Plan:
     """Parse and check a plan; raises WorkerError (exit 9) where it does not hold together."""
     try:
-        data = json.loads(text)
+        data = json.loads(text if isinstance(text, str) else text.decode())
         if data["schema"] != SCHEMA:
             raise WorkerError(f"plan schema {data['schema']} is not {SCHEMA}", where=where)
         plan = Plan(
@@ -198,7 +198,7 @@ def from_json(text: str | bytes, where: str = NAME) -> Plan:
             ),
             ranks=data.get("ranks", 1),
         )
-    except (KeyError, TypeError, ValueError) as problem:
+    except (KeyError, TypeError, ValueError, RecursionError) as problem:
         raise WorkerError(f"not a plan: {problem!r}", where=where, fix="build the bundle again") from problem
     check(plan, where)
     return plan

@@ -44,7 +44,7 @@ def read_header(stream: IO[bytes], size: int, where: str) -> Header:
     if not 2 <= length <= min(MAX_HEADER, size - 8):
         raise fail(f"its length {length} does not fit a file of {size} bytes")
     try:
-        entries = json.loads(stream.read(length), object_pairs_hook=_unique)
+        entries = json.loads(stream.read(length).decode(), object_pairs_hook=_unique)
     except (ValueError, RecursionError) as problem:
         raise fail(str(problem)) from problem
     if not isinstance(entries, dict):

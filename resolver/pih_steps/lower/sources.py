@@ -87,7 +87,7 @@ def read_json(reference: Reference, artifacts: Paths, trees: Paths) -> dict[str,
     """A file that holds one JSON object."""
     where = files.described(reference)
     try:
-        data = json.loads(files.read(reference, artifacts, trees))
+        data = json.loads(files.read(reference, artifacts, trees).decode())
     except (ValueError, RecursionError) as problem:
         raise BuildError(f"not JSON: {problem}", where=where, fix="fetch it again") from problem
     if not isinstance(data, dict):

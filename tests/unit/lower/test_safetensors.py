@@ -82,6 +82,7 @@ HOSTILE = {
     "its length 9223372036854775808 does not fit": struct.pack("<Q", 1 << 63) + b"{}",
     "Expecting property name": file(b"{]"),
     "it is no JSON object": file(b"[]"),
+    "'utf-8' codec": file(json.dumps({"a": entry(0, 32)}).encode("utf-16"), bytes(32)),
     "'a' appears twice": file(b'{"a": 1, "a": 2}'),
     "tensor a has dtype 'I64'": file({"a": entry(0, 32, dtype="I64")}, bytes(32)),
     "tensor a has dtype None": file({"a": 3}),

@@ -42,6 +42,8 @@ HOSTILE = {
     "starts at byte": file_of({"a": entry(), "b": entry(start=12, end=20)}, bytes(20)),
     "of a file of": file_of({"a": entry()}, bytes(4)),
     "deep": file_of(b"[" * 100_000),
+    "not JSON: 'utf-8' codec": file_of('{"a": {"dtype":"U8","shape":[0],"data_offsets":[0,0]}}'.encode("utf-16")),
+    "not JSON: Expecting value": file_of(bytes(4096)),
 }
 
 

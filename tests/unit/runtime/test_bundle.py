@@ -99,6 +99,9 @@ def test_another_lock_than_it_was_built_from_is_refused(root):
         ("[]", "list of files"),
         ('{"schema": 2}', "schema 2"),
         ("{}", "schema"),
+        ('{"schema": 1, "name": "a", "lock": "b", "files": [{"path": 3}]}', "list of files"),
+        ("\0" * 5000, "list of files"),
+        ("[" * 100_000, "list of files"),
     ],
 )
 def test_a_bundle_without_its_list_is_refused(root, text, words):
@@ -106,3 +109,11 @@ def test_a_bundle_without_its_list_is_refused(root, text, words):
     if text is not None:
         (root / "bundle.json").write_text(text)
     refused(root, words)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32-be"])
+def test_a_list_is_utf_8_alone(root, encoding):
+    """An image has no other encodings: what guesses them ends there with an error of its own."""
+    path = root / "bundle.json"
+    path.write_bytes(path.read_text().encode(encoding))
+    refused(root, "list of files")

@@ -65,6 +65,7 @@ def test_a_deployment_has_a_rank_for_each_device(tmp_path, device, ranks):
     ("value", "words"),
     [
         ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
         ("[]", "not a lock"),
         ({}, "not a lock: KeyError"),
         (data(A, schema=2), "schema 2 is not 1"),
@@ -82,6 +83,12 @@ def test_what_does_not_hold_together_is_refused(tmp_path, value, words):
         read(tmp_path, value)
     assert caught.value.exit_code == 5
     assert caught.value.where.endswith("lock.json")
+
+
+def test_a_lock_is_utf_8_alone(tmp_path):
+    (tmp_path / "lock.json").write_bytes(json.dumps(canonical.sealed(data(A))).encode("utf-16"))
+    with pytest.raises(LockError, match="not JSON: 'utf-8' codec"):
+        lock.read(tmp_path / "lock.json")
 
 
 def test_a_missing_lock_is_named(tmp_path):

@@ -91,7 +91,7 @@ class Pack:
 def read_pack(folder: Path) -> Pack:
     """Read a pack; raises WorkerError where it is not one, or of another ABI."""
     try:
-        data = json.loads((folder / "pack.json").read_bytes())
+        data = json.loads((folder / "pack.json").read_bytes().decode())
         if data["abi"] != ABI:
             raise WorkerError(f"kernel pack ABI {data['abi']}, this backend has {ABI}", fix="build the bundle again")
         launches = {
@@ -99,7 +99,7 @@ def read_pack(folder: Path) -> Pack:
             for symbol, items in data["symbols"].items()
         }
         return Pack(str(data["sm"]), int(data["cuda"]), (folder / "pack.cubin").read_bytes(), launches)
-    except (OSError, KeyError, TypeError, ValueError, AttributeError) as problem:
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as problem:
         raise WorkerError(
             f"not a kernel pack: {problem!r}", where=str(folder), fix="build the bundle again"
         ) from problem

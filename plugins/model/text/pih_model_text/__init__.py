@@ -33,7 +33,7 @@ def start(context: Context) -> ModelText:
 
 def _about(path: Path) -> dict[str, Any]:
     try:
-        about: dict[str, Any] = json.loads(path.read_bytes())
-    except (OSError, ValueError) as problem:
+        about: dict[str, Any] = json.loads(path.read_bytes().decode())
+    except (OSError, ValueError, RecursionError) as problem:
         raise WorkerError(f"cannot read: {problem}", where=str(path), fix="build the bundle again") from problem
     return about

@@ -45,7 +45,7 @@ def parse(data: memoryview) -> dict[str, Tensor]:
     """Tensors by name; ValueError says what is wrong with the file."""
     base = extent(data)
     try:
-        table = json.loads(bytes(data[8:base]), object_pairs_hook=_unique)
+        table = json.loads(bytes(data[8:base]).decode(), object_pairs_hook=_unique)
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as problem:
         raise ValueError(f"header is not JSON: {problem}") from problem
     if not isinstance(table, dict):
