@@ -11,8 +11,11 @@ import pytest
 
 from pih.bundle import layout as layouts
 from pih.carry import export
+from pih_runtime import digests
+from pih_runtime import plan as plans
 from pih_steps import layer as files
 from pih_steps import oci, tar
+from pih_steps.lower import safetensors
 from tests.support.locks import sealed_text
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,17 +30,21 @@ serve="trap 'echo stopped; exit 0' TERM INT; $say; while :; do sleep 0.05; done"
 [ ! -x "${{0%/*}}/sh" ] || exec "${{0%/*}}/sh" -c "$serve"
 eval "$serve"
 """
+# What a bundle has whose weights are delivered apart.
+PLAN = plans.Plan(
+    "tiny", plans.Limits(1, 1, 1), 1, 0, (), (), (plans.Weight("table", (1500,), "q8_0", "rows", 6000),), ()
+)
 SHELL = tar.Entry("usr/lib64/sh", Path("/bin/sh").resolve(), mode=0o755)
 
 
-def lock(name="tiny", delivery="embed", permissions=None, **target):
+def lock(name="tiny", delivery="embed", permissions=None, pin="", **target):
     """The text of a real lock, with another name and delivery, and parts of its target changed.
 
-    permissions: of its first plugin.
+    permissions: of its first plugin. pin: of its weights.
     """
     data = json.loads(LOCK.read_text("utf-8"))
     data["profile"]["name"] = name
-    data["weights"] = {**data["weights"], "delivery": delivery}
+    data["weights"] = {**data["weights"], "delivery": delivery, "digest": pin}
     data["plugins"][0]["permissions"] |= permissions or {}
     data["target"] |= target
     return sealed_text(json.dumps(data)).encode()
@@ -55,6 +62,7 @@ def layout(
     hostile=b"",
     entry=b"#!/bin/sh\n",
     permissions=None,
+    pin="",
 ):
     """Write an image layout. text: what tells it from others. extra: further entries of its base layer.
 
@@ -68,7 +76,8 @@ def layout(
     ]
     own = [
         tar.Entry("usr/bin/pih-worker", entry, mode=0o755),
-        tar.Entry("pih/lock.json", lock(name, delivery, permissions, **(target or {}))),
+        tar.Entry("pih/lock.json", lock(name, delivery, permissions, pin, **(target or {}))),
+        *([tar.Entry("pih/plan.json", plans.to_json(PLAN).encode())] if delivery == "separate" else []),
     ]
     packed = [tar.Entry("pih/weights/weights.safetensors", weights)] if weights else []
     lines = [files.describe(files.File(entry, "tiny", "a test")) for entry in (*base, *own, *packed)]
@@ -86,6 +95,15 @@ def layout(
     settings = {"Entrypoint": ["/usr/bin/pih-worker"], "Env": ["PATH=/usr/bin:/bin", "LANG=C.UTF-8"]}
     oci.add_image(folder, layers, settings, "amd64", f"localhost/pih/{name}:0.1.0")
     return folder
+
+
+def packed(path, tensor=b"packed" * 1000):
+    """Weights of such a bundle with their digests beside them; these give their root."""
+    entry = safetensors.Entry("table", "U8", (len(tensor),), len(tensor), lambda: [tensor])
+    safetensors.write(path, [entry], {"table": "q8_0 rows [1500]"})
+    text = digests.to_text(digests.table_of(memoryview(path.read_bytes()), 4096))
+    path.with_suffix(".digests").write_bytes(text)
+    return digests.root(text)
 
 
 def carried(folder, text="one", *, split=0, apart=None, **options):

@@ -18,7 +18,7 @@ from pih.build.progress import Listener, StepDone, StepFailed, StepStarted, sile
 from pih.bundle import layout as layouts
 from pih.bundle import run
 from pih.bundle.layout import LAYER_GZIP, Layout
-from pih.carry import header
+from pih.carry import apart, header
 from pih.carry.image import DIGESTS_PATH, WEIGHTS_PATH, Described, Plain, describe
 from pih.carry.parts import Part, Parts, writing
 from pih.reading import json_of
@@ -66,7 +66,8 @@ class Exported:
 def export(image: Layout, output: Path, *, weights: Path | None, split: int, listener: Listener = silent) -> Exported:
     """Write the file, in parts of at most `split` bytes (0: one file). weights: packed, where they are delivered apart.
 
-    Raises SealError for an image whose bytes are not what it says, or that has what no bundle has.
+    Raises SealError for an image whose bytes are not what it says, or that has what no bundle has, and for weights that
+    its worker would refuse.
     """
     listener(StepStarted(output.name))
     began = time.monotonic()
@@ -182,6 +183,7 @@ def _weights(found: Described, path: Path | None) -> Iterator[Member]:
         return
     if not separate:
         raise UsageError(f"the image of {_name(found)} has its weights inside", fix="leave --weights out")
+    apart.check(found.layout, found.lock, path)
     for source, place in run.mounts(path):
         own = _file("weights", PurePosixPath(place).name, source)
         yield attrs.evolve(own, plain=Plain(place.lstrip("/"), 0, own.size))

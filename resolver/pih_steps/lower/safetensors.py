@@ -20,6 +20,7 @@ from pih_steps.lower.formats import matrix, row_bytes, tensor_bytes
 
 MAX_HEADER = 100_000_000  # the format's own limit
 ALIGNMENT = 64
+FILLER = "_pad."  # how the names of tensors begin that only fill a gap
 _MOST_AXES, _MOST_VALUES = 8, 1 << 40  # of a tensor
 FORMATS = {"F32": "f32", "F16": "f16", "BF16": "bf16"}
 _FIX = "fetch the file again; if it stays so, the file is damaged"
@@ -35,37 +36,51 @@ class Header:
 
 def read_header(stream: IO[bytes], size: int, where: str) -> Header:
     """Parse and check the header of a file of `size` bytes."""
+    base, table = _table(stream, size, where)
+    found = {name: _entry(name, entry, where) for name, entry in table.items()}
+    _check_cover({name: span for name, (_, span) in found.items()}, base, size, where)
+    tensors = {name: tensor for name, (tensor, _) in found.items()}
+    return Header(tensors, {name: base + begin for name, (_, (begin, _)) in found.items()})
 
-    def fail(what: str) -> BuildError:
-        return BuildError(f"bad safetensors header: {what}", where=where, fix=_FIX)
 
+def read_lengths(stream: IO[bytes], size: int, where: str) -> dict[str, int]:
+    """Bytes of each tensor, whatever its dtype: packed weights have some that no checkpoint has."""
+    base, table = _table(stream, size, where)
+    spans = {name: _span(name, entry, where) for name, entry in table.items()}
+    _check_cover(spans, base, size, where)
+    return {name: end - begin for name, (begin, end) in spans.items()}
+
+
+def _table(stream: IO[bytes], size: int, where: str) -> tuple[int, dict[str, Any]]:
+    """Where the data begins, and the entries of the tensors."""
     start = stream.read(8)
     length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
     if not 2 <= length <= min(MAX_HEADER, size - 8):
-        raise fail(f"its length {length} does not fit a file of {size} bytes")
+        raise _bad(f"its length {length} does not fit a file of {size} bytes", where)
     try:
         entries = json.loads(stream.read(length).decode(), object_pairs_hook=_unique)
     except (ValueError, RecursionError) as problem:
-        raise fail(str(problem)) from problem
+        raise _bad(str(problem), where) from problem
     if not isinstance(entries, dict):
-        raise fail("it is no JSON object")
-    tensors, offsets, spans = {}, {}, []
-    for name, entry in entries.items():
-        if name == "__metadata__":
-            continue
-        tensor, begin, end = _entry(name, entry, where)
-        if end > size - 8 - length:
-            raise fail(f"tensor {name} would end at byte {8 + length + end}, the file has {size}")
-        tensors[name], offsets[name] = tensor, 8 + length + begin
-        spans.append((begin, end, name))
+        raise _bad("it is no JSON object", where)
+    return 8 + length, {name: entry for name, entry in entries.items() if name != "__metadata__"}
+
+
+def _check_cover(spans: Mapping[str, tuple[int, int]], base: int, size: int, where: str) -> None:
+    """They lie back to back from the header to the end of the file."""
     at = 0
-    for begin, end, name in sorted(spans):
+    for begin, end, name in sorted((begin, end, name) for name, (begin, end) in spans.items()):
+        if end > size - base:
+            raise _bad(f"tensor {name} would end at byte {base + end}, the file has {size}", where)
         if begin != at:
-            raise fail(f"tensor {name} begins at {begin}, where the one before ends is {at}")
+            raise _bad(f"tensor {name} begins at {begin}, where the one before ends is {at}", where)
         at = end
-    if at != size - 8 - length:
-        raise fail(f"{size - 8 - length - at} bytes belong to no tensor")
-    return Header(tensors, offsets)
+    if at != size - base:
+        raise _bad(f"{size - base - at} bytes belong to no tensor", where)
+
+
+def _bad(what: str, where: str) -> BuildError:
+    return BuildError(f"bad safetensors header: {what}", where=where, fix=_FIX)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -76,21 +91,29 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return table
 
 
-def _entry(name: str, entry: Any, where: str) -> tuple[Tensor, int, int]:
+def _entry(name: str, entry: Any, where: str) -> tuple[Tensor, tuple[int, int]]:
     """One tensor of the table, or BuildError naming it."""
     tensor = described_tensor(name, entry, where)
-    offsets = entry.get("data_offsets")
-    if not (isinstance(offsets, list) and len(offsets) == 2 and all(type(item) is int for item in offsets)):
-        raise BuildError(f"tensor {name} has data_offsets {offsets!r:.100}", where=where, fix=_FIX)
-    begin, end = offsets
+    begin, end = _span(name, entry, where)
     expected = tensor_bytes(tensor.format, tensor.shape, f"{where}: {name}")
-    if begin < 0 or end - begin != expected:
+    if end - begin != expected:
         raise BuildError(
             f"tensor {name} is {tensor.format} {list(tensor.shape)}, {expected} bytes, not {end - begin} at {begin}",
             where=where,
             fix=_FIX,
         )
-    return tensor, begin, end
+    return tensor, (begin, end)
+
+
+def _span(name: str, entry: Any, where: str) -> tuple[int, int]:
+    """Where a tensor begins and ends, counted from the start of the data."""
+    offsets = entry.get("data_offsets") if isinstance(entry, dict) else None
+    if not (isinstance(offsets, list) and len(offsets) == 2 and all(type(item) is int for item in offsets)):
+        raise BuildError(f"tensor {name} has data_offsets {offsets!r:.100}", where=where, fix=_FIX)
+    begin, end = offsets
+    if not 0 <= begin <= end:
+        raise BuildError(f"tensor {name} has data_offsets {offsets!r:.100}", where=where, fix=_FIX)
+    return begin, end
 
 
 def described_tensor(name: str, entry: Any, where: str) -> Tensor:
@@ -171,4 +194,4 @@ def _aligned(entries: Sequence[Entry]) -> Iterator[Entry]:
         yield entry
         if (filler := -entry.nbytes % ALIGNMENT) and index + 1 < len(entries):
             zeros = bytes(filler)
-            yield Entry(f"_pad.{index}", "U8", (filler,), filler, lambda zeros=zeros: [zeros])  # type: ignore[misc]
+            yield Entry(f"{FILLER}{index}", "U8", (filler,), filler, lambda zeros=zeros: [zeros])  # type: ignore[misc]

@@ -18,7 +18,7 @@ from pih_steps import deb, tar
 from tests.support import docker as dockers
 from tests.support import podman as podmans
 from tests.support.artifacts import artifact
-from tests.support.carried import WORKER, carried, layout, sh
+from tests.support.carried import WORKER, carried, layout, packed, sh
 from tests.support.program import PROFILE, pih
 from tests.support.waiting import PATIENCE
 
@@ -280,8 +280,7 @@ def test_a_unit_for_systemd(tmp_path):
 
 def test_weights_that_are_delivered_apart(tmp_path):
     weights = tmp_path / "packed.safetensors"
-    weights.write_bytes(b"packed" * 1000)
-    weights.with_suffix(".digests").write_text("their digests\n")
+    packed(weights)
     without = carried(tmp_path / "a", "apart", delivery="separate", weights=b"")
     with_them = carried(tmp_path / "b", "apart", delivery="separate", weights=b"", apart=weights)
     refused = sh(without, "install", "--prefix", tmp_path / "pih", check=False)
@@ -290,7 +289,8 @@ def test_weights_that_are_delivered_apart(tmp_path):
         prefix = tmp_path / f"pih{len(options)}"
         sh(file, "install", "--prefix", prefix, *options)
         assert (prefix / "current/root/pih/weights/weights.safetensors").read_bytes() == weights.read_bytes()
-        assert (prefix / "current/root/pih/weights/weights.digests").read_text() == "their digests\n"
+        table = (prefix / "current/root/pih/weights/weights.digests").read_bytes()
+        assert table == weights.with_suffix(".digests").read_bytes()
         assert sh(prefix / "pih", "start", "--no-sandbox").stdout == "worker of apart\n"
         sh(prefix / "pih", "status", "--check")
     # engines get the image alone

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import serialization
 from pih.bundle import layout as layouts
 from pih.carry import export
 from pih_steps import oci
-from tests.support.carried import applets, carried, flipped, layout, sh
+from tests.support.carried import applets, carried, flipped, layout, packed, sh
 from tests.support.team import Team, of_layout
 
 
@@ -106,7 +106,7 @@ def test_an_index_for_engines_that_leads_elsewhere(tmp_path):
 def test_weights_that_a_signed_image_does_not_name(tmp_path):
     team = Team(tmp_path)
     weights = tmp_path / "packed.safetensors"
-    weights.write_bytes(b"packed" * 100)
+    packed(weights)
     image = layouts.read(team.seal(layout(tmp_path / "layout", delivery="separate", weights=b"")))
     file = export.export(image, tmp_path / "x.pih", weights=weights, split=0).files[0]
     assert "but for the weights" in sh(file, "verify", "--key", team.public).stdout
