@@ -99,7 +99,7 @@ def test_one_builder_alone_compares_nothing(image, tmp_path):
 def test_what_compares_takes_no_builder(option):
     done = pih("build", option, "--builder", "embedded", "--profile", PROFILE, check=False)
     assert done.returncode == 2
-    assert "do not go together" in done.stderr
+    assert f"{option} does not go together with --builder\n" in done.stderr
 
 
 def test_builders_that_agree(image, tmp_path):

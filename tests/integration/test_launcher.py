@@ -35,6 +35,16 @@ def test_a_checkout_that_cannot_be_written(checkout):
     assert sorted(path.name for path in checkout.iterdir()) == ["pih", "requirements"]
 
 
+@pytest.mark.parametrize("name", ["a:b", "a\nb"])
+def test_a_path_that_can_hold_no_virtual_environment(checkout, name):
+    moved = checkout.rename(checkout.parent / name)
+    done = subprocess.run([moved / "pih", "--version"], capture_output=True, text=True, check=False)
+    assert done.returncode == 9
+    assert "cannot hold a virtual environment" in done.stderr
+    assert done.stderr.endswith("to fix: move the source tree\n")
+    assert not (moved / ".venv").exists()
+
+
 def test_something_else_in_the_way_of_the_lock(checkout):
     (checkout / ".venv.lock").mkdir()
     refused(checkout / "pih", "--version")

@@ -3,9 +3,15 @@
 _SCRIPT = """#!/bin/sh
 # loads the image into the container engine of this host; PIH_ENGINE names another program than podman or docker
 set -eu
-for engine in ${PIH_ENGINE:-podman docker}; do
+if [ -n "${PIH_ENGINE:-}" ]; then set -- "$PIH_ENGINE"; else set -- podman docker; fi
+for engine; do
     if command -v "$engine" >/dev/null; then exec "$engine" load -i '%s'; fi
 done
+if [ -n "${PIH_ENGINE:-}" ]; then
+    echo "PIH_ENGINE names no program of this host: $PIH_ENGINE" >&2
+    echo "  to fix: install it, name another, or unset PIH_ENGINE for podman or docker" >&2
+    exit 9
+fi
 echo "no podman and no docker: install one, or name another in PIH_ENGINE" >&2
 exit 9
 """

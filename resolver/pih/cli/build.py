@@ -69,9 +69,13 @@ def command(
     if key_paths and output is None:
         raise UsageError("--key seals a copy, and there is none", fix="name a folder for it: --output DIR")
     if all_builders or check:
-        if output or builder or (all_builders and check):
-            what = "--all-builders, --check, --builder and --output do not go together"
-            raise UsageError(what, fix="give one of them; --check runs the steps with the embedded builder")
+        given = {"--all-builders": all_builders, "--check": check, "--builder": builder, "--output": output}
+        names = [name for name, value in given.items() if value]
+        if len(names) > 1:
+            what = f"{names[0]} does not go together with {' and '.join(names[1:])}"
+            raise UsageError(
+                what, fix=f"leave out {names[0]}, or the rest; --check runs the steps with the embedded builder"
+            )
         (_compare if all_builders else _check)(profile_path, offline=offline, jobs=jobs or 0, as_json=as_json)
         return
     copier = _copier(output, key_paths) if output else None

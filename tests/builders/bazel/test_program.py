@@ -1,7 +1,11 @@
 """A newer Bazel is fetched once, whoever asks for it at the same time."""
 
+import os
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
+
+import pytest
 
 from tests.builders.bazel import world
 
@@ -39,3 +43,13 @@ def test_a_folder_that_is_there_stays_as_it_is(tmp_path):
     assert done.returncode == 1
     assert done.stderr == f"get-bazel7: {tmp_path} is there already: name a new folder\n"
     assert tmp_path.is_dir()
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(["--help"], 0), (["--nosuch"], 2), ([], 2)])
+def test_an_option_is_no_folder(tmp_path, arguments, code):
+    nothing = {**os.environ, "PATH": str(tmp_path)}  # no apt to fetch a Bazel with
+    command = [sys.executable, world.GET_BAZEL7, *arguments]
+    done = subprocess.run(command, cwd=tmp_path, env=nothing, capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert "get-bazel7 [-h] FOLDER" in done.stdout + done.stderr
+    assert list(tmp_path.iterdir()) == []
