@@ -54,7 +54,7 @@ def test_a_builder_that_fails_has_its_line(image, tmp_path):
     done = compared(tmp_path / "bin", bazel="#!/bin/sh\necho 'no room' >&2\nexit 36\n")
     embedded, bazel, nix = done.stdout.splitlines()
     assert embedded.startswith(f"embedded   {image['digest']}")
-    assert bazel == "bazel      FAILED: bazel failed:"
+    assert bazel == "bazel      FAILED: bazel failed: no room"
     assert nix == "nix        SKIPPED: nix-build is not installed"
     assert done.returncode == 7
     assert "no room" in done.stderr
@@ -73,9 +73,10 @@ def test_the_same_as_json(image, tmp_path):
     ("script", "told"),
     [
         ("exit 0", "bazel ended well and left no log of what it ran"),
-        ("printf '\\377' >&2; exit 1", "bazel failed:"),
+        ("printf '\\377' >&2; exit 1", "bazel failed: \ufffd"),
+        ("echo one; echo 'ERROR: two' >&2; exit 1", "bazel failed: ERROR: two"),
     ],
-    ids=["leaves nothing", "says what is no text"],
+    ids=["leaves nothing", "says what is no text", "says an error among other things"],
 )
 def test_a_builder_that_is_none_has_its_line_too(image, tmp_path, script, told):
     done = compared(tmp_path / "bin", bazel=f"#!/bin/sh\n{script}\n", **{"nix-instantiate": NIX, "nix-build": NIX})

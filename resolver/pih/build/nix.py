@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +21,11 @@ from pih.lock import Lock
 from pih_runtime.errors import BuildError, LockError
 
 _PACKAGE = "Nix (Debian: nix-bin)"
+_NO_STORE = re.compile("error: .*(build-users-group|/nix/var/)")
+ON_THE_HOST = (
+    "as root and without Nix's daemon, /etc/nix/nix.conf needs the lines of docs/howto/build-with-nix.md, "
+    "`build-users-group =` among them; as another user, the daemon must run"
+)
 _HASH = 33  # in the name of a store path: 32 characters and a dash
 
 
@@ -172,7 +178,8 @@ def _run(
         command, lambda lines: nix_log.follow(lines, listener), environment=environment, package=_PACKAGE
     )
     if code:
-        raise BuildError("\n    ".join([f"{command[0]} failed:", *told.said]))
+        fix = ON_THE_HOST if any(map(_NO_STORE.match, told.said)) else ""
+        raise BuildError("\n    ".join([f"{command[0]} failed:", *told.said]), fix=fix)
     return output, told.built
 
 

@@ -167,9 +167,17 @@ def _became(run: _builders.Run) -> str:
         return f"SKIPPED: {run.skipped}"
     if run.failed:
         words = run.failed.what if isinstance(run.failed, PihError) else described(run.failed)
-        return f"FAILED: {words.splitlines()[0]}"
+        return f"FAILED: {_first_words(words)}"
     verdict = "  DIFFERS" if run.difference else ""
     return f"{run.digest}  {run.seconds:7.1f} s, {run.ran} steps ran{verdict}"
+
+
+def _first_words(what: str) -> str:
+    """One line: `TOOL failed:` with what the tool said, its line of an error before others."""
+    head, *said = [line.strip() for line in what.splitlines()]
+    if not (head.endswith(":") and said):
+        return head
+    return f"{head} {next((line for line in said if line.lower().startswith('error:')), said[0])}"
 
 
 def _check(profile_path: Path, *, offline: bool, jobs: int, as_json: bool) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import attrs
 
+from pih.build import nix
 from pih.bundle import driver
 from pih_runtime.isa import ISA_FLAGS, cpu_flags
 from pih_steps.devices import FAMILIES
@@ -68,14 +69,18 @@ def _bwrap() -> Check:
     return _tried("bwrap", argv, need, fix)
 
 
-def _tried(name: str, argv: list[str], need: str, fix: str) -> Check:
+def _tried(name: str, argv: list[str], need: str, fix: str, *, unless: str = "") -> Check:
+    """unless: in what it says, the word of a defect that it goes on with."""
     try:
         run = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
+    except OSError as problem:
+        return Check(name, ok=False, found=f"{argv[0]} does not run: {problem.strerror}", needed_for=need, fix=fix)
     except subprocess.TimeoutExpired:
         return Check(name, ok=False, found="installed, but does not end within 30 s", needed_for=need, fix=fix)
     said = (run.stderr.strip().splitlines() or [f"exit code {run.returncode}"])[-1]
-    found = "works" if run.returncode == 0 else f"installed, but: {said}"
-    return Check(name, ok=run.returncode == 0, found=found, needed_for=need, fix=fix)
+    works = run.returncode == 0 and not (unless and unless in run.stderr)
+    found = "works" if works else f"installed, but: {said}"
+    return Check(name, ok=works, found=found, needed_for=need, fix=fix)
 
 
 def _podman() -> Check:
@@ -103,6 +108,16 @@ def _docker() -> Check:
     run = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
     found = f"engine {run.stdout.strip()}" if run.returncode == 0 else "client only, no engine answers"
     return Check("docker", ok=run.returncode == 0, found=found, needed_for=need, fix=fix)
+
+
+def _nix() -> Check:
+    """Installed is not enough: opening its store, as root Nix says whether the users are there that builds run as."""
+    need = "building with Nix"
+    check = _tool("Nix", "nix", need, "apt-get install nix-bin")
+    if not check.ok:
+        return check
+    tried = _tried("Nix", ["nix-store", "--check-validity"], need, nix.ON_THE_HOST, unless="build-users-group")
+    return check if tried.ok else tried
 
 
 def _memory() -> Check:
@@ -172,7 +187,7 @@ def survey() -> list[Check]:
         _podman(),
         _docker(),
         _tool("skopeo", "skopeo", "copying images between stores", "apt-get install skopeo"),
-        _tool("Nix", "nix", "building with Nix", "apt-get install nix-bin"),
+        _nix(),
         _tool("Bazel", "bazel", "building with Bazel", "apt-get install bazel-bootstrap"),
         _gpu(),
     ]

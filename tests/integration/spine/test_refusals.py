@@ -186,6 +186,24 @@ def test_doctor_tries_podman_and_does_not_only_ask_for_its_version(tmp_path):
         assert (checks["podman"]["ok"], checks["podman"]["found"]) == (True, "works")
 
 
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (0, "warning: the group 'nixbld' specified in 'build-users-group' does not exist"),
+        (1, "error: could not set permissions on '/nix/var/nix/profiles/per-user' to 755: Operation not permitted"),
+    ],
+)
+def test_doctor_opens_nixs_store_and_does_not_only_ask_for_its_version(tmp_path, code, said):
+    for name, script in {"nix": "echo nix 2.8.0", "nix-store": f'echo "{said}" >&2; exit {code}'}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    done = pih("doctor", "--json", environment={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    (nix,) = [check for check in json.loads(done.stdout) if check["name"] == "Nix"]
+    assert (nix["ok"], nix["found"]) == (False, f"installed, but: {said}")
+    assert "build-users-group =" in nix["fix"]
+    assert "docs/howto/build-with-nix.md" in nix["fix"]
+
+
 def test_output_replaces_a_layout_and_nothing_else(tmp_path):
     layout = tmp_path / "layout"
     for _ in range(2):

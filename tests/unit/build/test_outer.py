@@ -107,3 +107,19 @@ def test_nix_that_does_not_say_what_it_was_asked(tmp_path, printed):
     (tmp_path / "nix-instantiate").chmod(0o755)
     with pytest.raises(BuildError, match="did not say"):
         nix._held(tmp_path / "x.lock.json", tmp_path, {"PATH": str(tmp_path)})
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("the group 'nixbld' specified in 'build-users-group' does not exist", True),
+        ("could not set permissions on '/nix/var/nix/profiles/per-user' to 755: Operation not permitted", True),
+        ("builder for '/nix/store/x.drv' failed with exit code 1", False),
+    ],
+)
+def test_a_nix_that_cannot_build_on_this_host_is_told_what_to_write_where(tmp_path, said, told):
+    (tmp_path / "nix-instantiate").write_text(f'#!{shutil.which("sh")}\necho "error: {said}" >&2\nexit 1\n')
+    (tmp_path / "nix-instantiate").chmod(0o755)
+    with pytest.raises(BuildError, match=said) as caught:
+        nix._held(tmp_path / "x.lock.json", tmp_path, {"PATH": str(tmp_path)})
+    assert ("docs/howto/build-with-nix.md" in caught.value.fix) == told
