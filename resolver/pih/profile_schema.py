@@ -266,7 +266,8 @@ class Selection:
 
     prefer: tuple[str, ...] = _many(
         _PREFERENCE,
-        "Plugins to take first, in this order, each with the versions that will do, if not any.",
+        "Plugins to take first, in this order, each with the versions that will do, if not any. "
+        "Where one of them would serve and cannot be taken, that is an error.",
         "memory/paged >=0.1,<0.2",
     )
 

@@ -28,20 +28,50 @@ def choose(profile: Profile, catalog: Catalog, target: Target, previous: Lock | 
     kept = held & frozenset(key_of(plugin) for plugin in catalog.plugins if _is_kept(plugin, previous, catalog))
     preferred = [preference(text) for text in profile.intent.selection.prefer]
     _known(preferred, profile, catalog)
-    found = solve(
-        roots(profile, catalog.root),
-        catalog.plugins,
-        lambda plugin: unfit(plugin, target, kept, preferred),
-        ranking(held, [name for name, _ in preferred], catalog),
-    )
+    names = [name for name, _ in preferred]
+    rank = ranking(held, names, catalog)
+
+    def searched(needs: tuple[Need, ...]) -> Solution | DeadEnd:
+        return solve(needs, catalog.plugins, lambda plugin: unfit(plugin, target, kept, preferred), rank)
+
+    needs = roots(profile, catalog.root)
+    found = _sound(searched(needs), catalog)
+    for need in passed_over(names, found, catalog, profile.reason(catalog.root, "selection", "prefer")):
+        instead = searched((need, *needs))
+        if isinstance(instead, DeadEnd) and instead.given_up:
+            continue
+        try:
+            _sound(instead, catalog)
+        except ResolutionError as problem:
+            fix = f"{problem.fix}, or take {need.plugin} out of selection.prefer"
+            raise ResolutionError(problem.what, where=problem.where, fix=fix) from problem
+    taken.check(found, profile, catalog)
+    outside.check_decided(found, catalog)
+    return found
+
+
+def _sound(found: Solution | DeadEnd, catalog: Catalog) -> Solution:
     if isinstance(found, DeadEnd):
         chain = explain.chain(found.need, found.served)
         raise outside.failure(found, chain, catalog, explain.failure(found, catalog.plugins))
     if circle(found):
         raise explain.cycle(found)
-    taken.check(found, profile, catalog)
-    outside.check_decided(found, catalog)
     return found
+
+
+def passed_over(preferred: list[str], found: Solution, catalog: Catalog, reason: str) -> list[Need]:
+    """For each preferred plugin in whose place one that is not preferred was taken: to need it, for the reason given.
+
+    The search takes another where it cannot take the preferred one; the profile's author is told, not left to find out.
+    """
+    others = [(need, plugin) for need, plugin in found.served if plugin.id not in preferred]
+    needs = []
+    for name in preferred:
+        provides = {capability for plugin in catalog.plugins if plugin.id == name for capability in plugin.provides}
+        wanted = next((need for need, _ in others if need.capability in provides and not need.plugin), None)
+        if wanted is not None:
+            needs.append(Need(wanted.capability, wanted.specifier, plugin=name, reason=reason))
+    return needs
 
 
 def roots(profile: Profile, root: Path) -> tuple[Need, ...]:

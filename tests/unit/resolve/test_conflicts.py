@@ -2,7 +2,7 @@
 
 Some are of the solver alone: [[root]] what the profile needs, [[plugin]] the catalog, [device] the machine's.
 The others are of the shipped profile and plugins: `edit` and `append` change the profile, [[catalog]] and `remove` the
-plugins;
+plugins; [add] is one more, `like` another but for `old`, which is `new`;
 lock = "before": there is one from before these changes; "edited": there is one that was changed by hand.
 With PIH_WRITE_WORDS=1 the words are written anew, to be read in the diff.
 """
@@ -108,6 +108,7 @@ class changed_plugins:  # noqa: N801 - used as a statement
             (self.plugins / change["file"], change["old"], change["new"]) for change in case.get("catalog", ())
         ]
         self.removed = [self.plugins / name / "plugin.toml" for name in case.get("remove", ())]
+        self.added = case.get("add")
 
     def __enter__(self):
         self.before = {path: path.read_text() for path in [*(path for path, _, _ in self.files), *self.removed]}
@@ -116,10 +117,18 @@ class changed_plugins:  # noqa: N801 - used as a statement
             path.write_text(path.read_text().replace(old, new))
         for path in self.removed:
             path.unlink()
+        if added := self.added:
+            text = (self.plugins / added["like"] / "plugin.toml").read_text()
+            assert added["old"] in text
+            (self.plugins / added["id"]).mkdir()
+            text = text.replace(added["like"], added["id"]).replace(added["old"], added["new"])
+            (self.plugins / added["id"] / "plugin.toml").write_text(text)
 
     def __exit__(self, *_):
         for path, text in self.before.items():
             path.write_text(text)
+        if self.added:
+            shutil.rmtree(self.plugins / self.added["id"])
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
@@ -161,6 +170,11 @@ WAYS = {
     "a capability provided twice": ["taken", "conflict", "excluded"],
     "profile contradiction": ["tokens-below-batch", "fallback-named-and-forbidden", "spill-without-a-device"],
     "cycle": ["cycle"],
+    "a preference that cannot be kept": [
+        "preferred-for-another-isa",
+        "preferred-lacks-something",
+        "preferred-in-a-circle",
+    ],
     "lock out of date": ["stale-profile", "stale-manifest", "stale-version", "stale-report", "stale-plugin-gone"],
     "lock edited by hand": ["edited-by-hand"],
 }
