@@ -3,6 +3,7 @@
 import fcntl
 import os
 import random
+import shutil
 import signal
 import subprocess
 import time
@@ -19,7 +20,7 @@ CUTS = 200
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("made")
-    return [carried(folder, text) for text in ("one", "two")]
+    return [carried(folder, text) for text in ("one", "two", "three")]
 
 
 def settled(prefix):
@@ -69,6 +70,32 @@ def test_killed_at_random_moments(made, tmp_path):
     sh(made[1 - current], "upgrade", "--prefix", prefix, "--keep", "1")
     assert sorted(path.name for path in prefix.iterdir()) == [".pih", "current", "generations", "pih"]
     assert len(list((prefix / "generations").iterdir())) == 1
+
+
+def test_killed_after_a_rollback_there_is_a_way_back(made, tmp_path):
+    """Whatever came of the upgrade: the generation that ran still does, or is what `rollback` goes to."""
+    before, whole = tmp_path / "before", tmp_path / "whole"
+    sh(made[0], "install", "--prefix", before)
+    sh(made[1], "upgrade", "--prefix", before)
+    sh(before / "pih", "rollback")
+    shutil.copytree(before, whole, symlinks=True)
+    began = time.monotonic()
+    sh(made[2], "upgrade", "--prefix", whole, "--keep", "2")
+    lasts = time.monotonic() - began
+    chance = random.Random(8)
+    for number in range(20):
+        prefix = tmp_path / str(number)
+        shutil.copytree(before, prefix, symlinks=True)
+        command = ["sh", made[2], "upgrade", "--prefix", prefix, "--keep", "2"]
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True) as run:
+            time.sleep(chance.uniform(lasts / 2, lasts))
+            os.killpg(run.pid, signal.SIGKILL)
+        settled(prefix)
+        if worker(prefix) == "worker of three":
+            sh(prefix / "pih", "rollback")
+        assert worker(prefix) == "worker of one"
+        sh(prefix / "pih", "status", "--check")
+        shutil.rmtree(prefix)
 
 
 def test_killed_while_installing_first(made, tmp_path):

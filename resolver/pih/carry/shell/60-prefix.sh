@@ -1,6 +1,6 @@
 # A prefix:
 #   generations/N/root       the image's files           generations/N/files  their digests
-#   generations/N/about      who signed it, and when     generations/N/shape  its folders, links and programs
+#   generations/N/about      signed, when, before it     generations/N/shape  its folders, links and programs
 #   generations/N/pih        this script, without the payload: it says what the generation is
 #   current -> generations/N the one that runs           pih -> current/pih   for whoever has not the file at hand
 #   .pih/                    the lock, the names of units, and what makes the prefix one

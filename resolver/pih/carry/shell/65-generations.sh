@@ -36,15 +36,22 @@ own_about() {
     [ -r "$1/about" ] && [ "self $(sed '$d' "$1/about" | digest)" = "$(sed -n '$p' "$1/about")" ]
 }
 
-# write_about FOLDER SIGNED DATE
+# write_about FOLDER SIGNED DATE BEFORE: the last is the generation that it takes the place of, or nothing
 write_about() {
     {
-        printf 'signed %s\ninstalled %s\n' "$2" "$3"
+        printf 'signed %s\ninstalled %s\nbefore %s\n' "$2" "$3" "$4"
         for name in files shape; do echo "$name $(digest <"$1/$name")"; done
     } >"$1/about.new"
     echo "self $(digest <"$1/about.new")" >>"$1/about.new"
     chmod 644 "$1/about.new"
     mv -f "$1/about.new" "$1/about"
+}
+
+# before N: the generation that was the current one before N was put in its place, if it is still there. By their numbers it would
+# be one that somebody went back from, after a rollback and another upgrade.
+before() {
+    was=$(about "$1" before)
+    [ -z "$was" ] || [ ! -d "$PREFIX/generations/$was" ] || echo "$was"
 }
 
 # unlike FOLDER: a file beside the root that is not what was written
@@ -110,13 +117,11 @@ remove() {
     rm -rf "$PREFIX/generations/$1.removed"
 }
 
-# prune KEEP: the newest ones stay, and the current one, and any that runs
+# prune KEEP: so many stay, the current one first, then that before it, then the newest; and any that runs
 prune() {
     now=$(current)
-    generations | sort -rn | sed "1,$1d" | while read -r old; do
-        if [ "$old" = "$now" ]; then
-            continue
-        elif [ -n "$(users "$old")" ]; then
+    { echo "$now" && before "$now" && generations | sort -rn; } | awk '!seen[$0]++' | sed "1,$1d" | while read -r old; do
+        if [ -n "$(users "$old")" ]; then
             say "keep     generation $old, which still runs"
         else
             remove "$old"

@@ -48,7 +48,7 @@ replace_damaged() {
     done
 }
 
-# next_generation: unpacks the image beside, brings it to the disk, gives it its name, and then the link
+# next_generation BEFORE: unpacks the image beside, brings it to the disk, gives it its name, and then the link
 next_generation() {
     check_room "$PREFIX"
     number=$(($(generations | tail -n 1) + 1))
@@ -63,7 +63,7 @@ next_generation() {
     shape "$partial/root" >"$partial/shape"
     ! grep -q '^mode ' "$partial/shape" || die $HOST "the disk of $PREFIX keeps no modes of files" "take another --prefix"
     dd if="$0" bs=512 count="$HEADER_BLOCKS" of="$partial/pih" 2>/dev/null
-    write_about "$partial" "$([ -n "$SIGNERS" ] && echo yes || echo no)" "$(date -u '+%Y-%m-%dT%H:%M:%SZ')"
+    write_about "$partial" "$([ -n "$SIGNERS" ] && echo yes || echo no)" "$(date -u '+%Y-%m-%dT%H:%M:%SZ')" "$1"
     plain "$partial"
     flush
     mv "$partial" "${partial%.partial}"
@@ -94,12 +94,12 @@ renew() {
     damage=$(wrong "$1")
     if [ -n "$damage" ]; then
         say "repair   generation $1 is not what was installed ($damage): it is installed anew"
-        next_generation
+        next_generation "$(before "$1")"
         return
     fi
     entry
     if [ -n "$SIGNERS" ] && [ "$(about "$1" signed)" != yes ]; then
-        write_about "$PREFIX/generations/$1" yes "$(about "$1" installed)"
+        write_about "$PREFIX/generations/$1" yes "$(about "$1" installed)" "$(about "$1" before)"
         flush
         say "vouched    $(vouched)"
     fi
@@ -128,7 +128,7 @@ verb_install() {
     elif [ -n "$its_name" ]; then
         die $USAGE_CODE "$PREFIX has $its_name already" "upgrade, or another --prefix"
     else
-        next_generation
+        next_generation "$now"
     fi
 }
 
@@ -141,7 +141,7 @@ verb_upgrade() {
     [ -n "$now" ] || die $USAGE_CODE "nothing is installed in $PREFIX" "install"
     case $its_image:$its_name:$OTHER in
     "$IMAGE":*) renew "$now" ;;
-    *:"$NAME":* | *::* | *:yes) next_generation ;;
+    *:"$NAME":* | *::* | *:yes) next_generation "$now" ;;
     *) die $USAGE_CODE "$PREFIX is of $its_name, this file is $NAME" "another --prefix, or --other-deployment" ;;
     esac
 }

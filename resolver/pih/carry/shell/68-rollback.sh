@@ -5,9 +5,9 @@ verb_rollback() {
     open_prefix "$PREFIX"
     lock_prefix
     now=$(current)
-    goal=${ARGUMENT:-$(generations | awk -v now="${now:-0}" '$1 < now { last = $1 } END { print last }')}
+    goal=${ARGUMENT:-$(before "${now:-none}")}
     case $goal in
-    '') die $USAGE_CODE "there is no generation before ${now:-the first}" "status shows which there are" ;;
+    '') die $USAGE_CODE "none is left that was current before generation ${now:-N}" "status shows which there are: rollback N" ;;
     *[!0-9]*) die $USAGE_CODE "$goal is no generation" "status shows which there are" ;;
     esac
     [ -d "$PREFIX/generations/$goal" ] || die $USAGE_CODE "there is no generation $goal" "status shows which there are"

@@ -5,7 +5,7 @@ USAGE="usage: sh $0 VERB [OPTIONS]
   upgrade    --prefix DIR [--other-deployment] [as install]
   start      --prefix DIR [--listen HOST:PORT] [--no-sandbox]     in the foreground
   status     --prefix DIR [--check] [--json]
-  rollback   --prefix DIR [N]             go back to generation N, or to the one before
+  rollback   --prefix DIR [N]             go back to N, or to what was current before
   uninstall  --prefix DIR
   load       [podman|docker|ctr] [--key PEM]...                   hand the image to a container engine
   version                                 what this file carries

@@ -1,0 +1,101 @@
+"""Which generations stay, and that `rollback` goes to the one that ran before, not to one that was gone back from."""
+
+import json
+import shutil
+
+import pytest
+
+from tests.support.carried import carried, sh
+
+SHELLS = {"dash": ("dash",), "busybox": ("busybox", "ash"), "bash": ("bash", "--posix")}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made")
+    files = {text: carried(folder, text) for text in ("one", "two", "three", "four")}
+    return files | {"other": carried(folder, "other", name="other")}
+
+
+@pytest.fixture(params=SHELLS)
+def shell(request):
+    command = SHELLS[request.param]
+    if not shutil.which(command[0]):
+        pytest.skip(f"{command[0]} is not installed")
+    return command
+
+
+def gone_back(made, prefix, second="two", shell=("sh",)):
+    """Generation 1 is the current one, and 2 was gone back from."""
+    sh(made["one"], "install", "--prefix", prefix, shell=shell)
+    sh(made[second], "upgrade", "--prefix", prefix, "--other-deployment", "--keep", "2", shell=shell)
+    sh(prefix / "pih", "rollback", shell=shell)
+
+
+def numbers(prefix):
+    """Of the generations, and of the current one."""
+    states = json.loads(sh(prefix / "pih", "status", "--json").stdout)["generations"]
+    (current,) = (state["generation"] for state in states if state["current"])
+    return [state["generation"] for state in states], current
+
+
+def says(prefix):
+    return sh(prefix / "pih", "start", "--no-sandbox").stdout.strip()
+
+
+@pytest.mark.parametrize("second", ["two", "other"])
+def test_what_ran_stays_and_is_what_rollback_goes_to(made, tmp_path, shell, second):
+    prefix = tmp_path / "pih"
+    gone_back(made, prefix, second, shell)
+    sh(made["three"], "upgrade", "--prefix", prefix, "--keep", "2", shell=shell)
+    assert numbers(prefix) == ([1, 3], 3)
+    sh(prefix / "pih", "rollback", shell=shell)
+    assert says(prefix) == "worker of one"
+
+
+def test_rollback_passes_over_what_was_gone_back_from(made, tmp_path):
+    prefix = tmp_path / "pih"
+    gone_back(made, prefix)
+    sh(made["other"], "upgrade", "--prefix", prefix, "--other-deployment")
+    sh(made["three"], "upgrade", "--prefix", prefix, "--other-deployment", "--keep", "9")
+    assert numbers(prefix) == ([1, 2, 3, 4], 4)
+    for text in ("other", "one"):
+        sh(prefix / "pih", "rollback")
+        assert says(prefix) == f"worker of {text}"
+    run = sh(prefix / "pih", "rollback", check=False)
+    assert (run.returncode, "none is left that was current before generation 1" in run.stderr) == (2, True), run.stderr
+
+
+def test_no_rollback_by_itself_where_what_ran_before_is_gone(made, tmp_path):
+    """The next older number is 2, which was gone back from."""
+    prefix = tmp_path / "pih"
+    gone_back(made, prefix)
+    sh(made["three"], "upgrade", "--prefix", prefix)
+    shutil.rmtree(prefix / "generations/1")
+    run = sh(prefix / "pih", "rollback", check=False)
+    assert (run.returncode, "rollback N" in run.stderr) == (2, True), run.stderr
+    assert says(prefix) == "worker of three"
+
+
+def test_the_newest_others_stay(made, tmp_path):
+    prefix = tmp_path / "pih"
+    gone_back(made, prefix)
+    sh(made["three"], "upgrade", "--prefix", prefix, "--keep", "3")
+    sh(prefix / "pih", "rollback")
+    sh(made["four"], "upgrade", "--prefix", prefix, "--keep", "3")
+    assert numbers(prefix) == ([1, 3, 4], 4)
+    sh(made["four"], "upgrade", "--prefix", prefix, "--keep", "2")
+    assert numbers(prefix) == ([1, 4], 4)
+    sh(made["four"], "upgrade", "--prefix", prefix, "--keep", "1")
+    assert numbers(prefix) == ([4], 4)
+
+
+def test_what_takes_the_place_of_a_damaged_one_has_its_way_back(made, tmp_path):
+    prefix = tmp_path / "pih"
+    gone_back(made, prefix)
+    sh(made["three"], "upgrade", "--prefix", prefix)
+    (prefix / "current/root/pih/lock.json").write_text("{}")
+    sh(made["three"], "upgrade", "--prefix", prefix, "--keep", "2")
+    assert numbers(prefix) == ([1, 4], 4)
+    sh(prefix / "pih", "rollback")
+    assert says(prefix) == "worker of one"
