@@ -11,7 +11,8 @@ from tests.support.program import ROOT, pih
 
 CI = ROOT / "docs" / "ci"
 GITHUB, GITLAB = (yaml.safe_load((CI / f"{name}.yml").read_text()) for name in ("github", "gitlab"))
-STEPS = {step["name"]: step for step in GITHUB["jobs"]["compare"]["steps"] if "name" in step}
+COMPARE, COMMENT = (GITHUB["jobs"][name] for name in ("compare", "comment"))
+STEPS = {step["name"]: step for job in (COMPARE, COMMENT) for step in job["steps"] if "name" in step}
 FAKE = """#!/bin/sh
 printf '%s\\n' "$0" "$@" >"$SEEN"
 """
@@ -21,7 +22,24 @@ def test_what_a_forge_fills_in_is_never_code():
     for step in STEPS.values():
         assert "${{" not in step["run"]
     assert GITHUB[True] == "pull_request"  # `on`, which YAML 1.1 reads as a truth value
-    assert set(GITHUB["permissions"]) == {"contents", "pull-requests"}
+
+
+def test_what_runs_a_pull_requests_code_may_write_nothing():
+    assert COMPARE["permissions"] == {"contents": "read"}
+    assert COMMENT["permissions"] == {"pull-requests": "write"}
+    assert [step["uses"].partition("@")[0] for step in COMMENT["steps"] if "uses" in step] == [
+        "actions/download-artifact"
+    ]
+
+
+def test_both_forges_build_on_the_system_whose_packages_images_hold():
+    """Git comes before the checkout, which brings no history without it; a container's steps are run by sh."""
+    job = GITLAB["bundle"]
+    assert COMPARE["container"] == job["image"] == "debian:bookworm"
+    packages = STEPS["Packages"]["run"].splitlines()
+    assert COMPARE["steps"].index(STEPS["Packages"]) == 0
+    assert [line.replace(" curl", "") for line in job["before_script"]] == packages  # GitLab's job comments by curl
+    assert COMPARE["defaults"] == {"run": {"shell": "bash"}}
 
 
 def test_the_page_shows_what_is_there():
@@ -86,8 +104,10 @@ def run(repository, command, variables, tmp_path, *, code=0):
 
 def test_github(repository, tmp_path):
     variables = {**GITHUB["env"], "GITHUB_BASE_REF": "main", "GITHUB_STEP_SUMMARY": str(tmp_path / "summary")}
-    variables |= {"NUMBER": "7", "GH_TOKEN": "x"}
-    texts = {name: run(repository, step["run"], variables, tmp_path) for name, step in STEPS.items()}
+    variables |= {"NUMBER": "7", "GH_TOKEN": "x", "GITHUB_WORKSPACE": str(repository)}
+    variables |= {"GIT_TEST_ASSUME_DIFFERENT_OWNER": "1", "GIT_CONFIG_GLOBAL": str(tmp_path / "gitconfig")}
+    steps = {name: step["run"] for name, step in STEPS.items() if name != "Packages"}
+    texts = {name: run(repository, step, variables, tmp_path) for name, step in steps.items()}
     assert not any(texts[name] for name in ("Decisions, in seconds, before anything is built", "Comment"))
     report = (repository / "report.md").read_text()
     assert report.startswith("### smollm2-cpu: ")
