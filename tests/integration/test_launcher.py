@@ -1,5 +1,6 @@
 """`./pih`, the launcher: what stops it before there is a program is told in pih's words."""
 
+import os
 import shutil
 import subprocess
 
@@ -48,3 +49,25 @@ def test_a_path_that_can_hold_no_virtual_environment(checkout, name):
 def test_something_else_in_the_way_of_the_lock(checkout):
     (checkout / ".venv.lock").mkdir()
     refused(checkout / "pih", "--version")
+
+
+def test_a_python_whose_path_has_a_space(checkout):
+    """It is new enough, and makes no virtual environment: so it was asked."""
+    own = checkout / "my python"
+    own.write_text('#!/bin/sh\n[ "$1" = -c ]\n')
+    own.chmod(0o755)
+    environment = {**os.environ, "PIH_PYTHON": str(own)}
+    done = subprocess.run([checkout / "pih"], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 9
+    assert "pih: cannot make a virtual environment" in done.stderr
+
+
+def test_a_path_that_the_locale_has_no_letters_for(checkout):
+    moved = checkout.rename(checkout.parent / "ünï")
+    (moved / "requirements/build.txt").write_text("")
+    (moved / "resolver/pih").mkdir(parents=True)
+    (moved / "resolver/pih/__main__.py").write_text("print(__file__)")
+    environment = {**os.environ, "LC_ALL": "C"}
+    done = subprocess.run([moved / "pih"], env=environment, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.decode() == f"{moved}/resolver/pih/__main__.py\n"

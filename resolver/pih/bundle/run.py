@@ -55,8 +55,8 @@ class Public:
 
     @property
     def address(self) -> str:
-        """Where a client finds the worker."""
-        return f"{self.host}:{self.port}"
+        """Where a client finds the worker, as a URL has it: an IPv6 address in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 Listen = Private | Public

@@ -20,7 +20,7 @@ from pih_runtime.errors import UsageError
 OVER = 1  # exit code
 
 
-@click.command(epilog="Example: pih size --profile profiles/smollm2-cpu.toml --budget profiles/smollm2-cpu.size.toml")
+@click.command(epilog="Example: pih size --profile profiles/smollm2-cpu.toml --budget profiles/sizes/smollm2-cpu.toml")
 @click.argument("bundle", required=False)
 @_workspace.profile_choice("The profile whose image to measure; it is built unless it is in the store.")
 @click.option(

@@ -5,6 +5,7 @@ What a build or a start would refuse is refused here, with the profile's line th
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -29,9 +30,12 @@ _TEMPLATE = f"plugins/{_PLUGIN}/pih_model_text/template.py"  # the worker's own:
 _ENGINE = ("jinja2", "markupsafe")  # the wheels that it imports
 _SECONDS = 30  # to compile a template, which a worker would wait for at each start
 # A process of its own, for the bundle's wheels are not the build host's. Says why the template on stdin is refused.
+# Its own time is limited too, should nobody be left to end it.
 _PARSE = """
-import sys
-sys.path[:0] = sys.argv[1:]
+import resource, sys
+seconds = int(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+sys.path[:0] = sys.argv[2:]
 from pih_runtime.errors import WorkerError
 from template import ChatTemplate
 try:
@@ -90,12 +94,14 @@ def _parse(template: bytes, wheels: list[Path], root: Path, roles: Mapping[str, 
     from pih_steps.lower.files import described
 
     path = [*wheels, (root / _TEMPLATE).parent, root / "runtime"]
-    command = [sys.executable, "-I", "-B", "-c", _PARSE, *map(str, path)]
+    command = [sys.executable, "-I", "-B", "-c", _PARSE, str(_SECONDS), *map(str, path)]
     try:
         # A Python that cannot import the wheels says nothing of the template.
-        said = subprocess.run(command, input=template, capture_output=True, check=False, timeout=_SECONDS).stdout
+        done = subprocess.run(command, input=template, capture_output=True, check=False, timeout=_SECONDS)
+        late = done.returncode == -signal.SIGXCPU
     except subprocess.TimeoutExpired:
-        said = f"a chat template that is not compiled within {_SECONDS} s".encode()
+        late = True
+    said = f"a chat template that is not compiled within {_SECONDS} s".encode() if late else done.stdout
     if words := said.decode(errors="replace").strip():
         where = described(roles.get("chat_template") or roles["weights"])
         raise BuildError(words, where=where, fix="correct it, or take the file of the model's publisher")

@@ -109,3 +109,9 @@ def test_a_socket_path_that_is_too_long(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(deep))
     with pytest.raises(WorkerError, match="too long"), run.private_folder():
         pass
+
+
+def test_an_address_is_as_a_url_has_it():
+    assert run.Public("127.0.0.1", 80).address == "127.0.0.1:80"
+    assert run.Public("::1", 80).address == "[::1]:80"
+    assert run.Public("localhost", 80).address == "localhost:80"

@@ -2,6 +2,9 @@
 
 import io
 import json
+import signal
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -159,3 +162,11 @@ def test_the_same_files_are_judged_once(check, tree, tmp_path):
     (tree / MODEL / "chat_template.jinja").write_text("{% for")
     refused(check, memo=tmp_path / "memo")
     refused(check, memo=tmp_path / "memo")
+
+
+def test_a_template_without_an_end_ends_by_itself():
+    """Whoever asked for it may be gone."""
+    path = [ROOT / "plugins/model/text/pih_model_text", ROOT / "runtime"]
+    command = [sys.executable, "-I", "-B", "-c", text._PARSE, "1", *map(str, path)]
+    done = subprocess.run(command, input=b"{{ 9**(9**9) }}", check=False)
+    assert done.returncode == -signal.SIGXCPU
