@@ -70,6 +70,9 @@ def _download(rctx, output):
     env = rctx.os.environ
     cache = env.get("XDG_CACHE_HOME") or env.get("HOME", "") + "/.cache"
     path = "%s/sha256/%s" % (env.get("PIH_STORE") or cache + "/pih", rctx.attr.sha256)
+    if not path.startswith("/"):  # pih would look from another folder than Bazel, and fill another store
+        name = "PIH_STORE" if env.get("PIH_STORE") else "XDG_CACHE_HOME" if env.get("XDG_CACHE_HOME") else "HOME"
+        fail("\n\n%s is not an absolute path: %s.\n  to fix: set it to one, in pih's environment too\n" % (name, env.get(name, "")))
     done = rctx.download(
         url = [_url(path), "https://pih.invalid/sha256/" + rctx.attr.sha256],
         output = output,

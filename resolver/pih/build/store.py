@@ -20,6 +20,7 @@ import hashlib
 import os
 import re
 import secrets
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -30,7 +31,7 @@ import attrs
 
 from pih.build import tree
 from pih.home import home
-from pih_runtime.errors import FetchError, LockError, WorkerError
+from pih_runtime.errors import FetchError, LockError, UsageError, WorkerError
 
 Place = Literal["steps", "python", "roots", "images"]
 FOLDERS = ("sha256", "steps", "python", "roots", "images", "tmp")
@@ -187,13 +188,17 @@ class Store:
 
 
 def default_root(environment: Mapping[str, str]) -> Path:
-    """$PIH_STORE, else the user's cache folder."""
-    if chosen := environment.get("PIH_STORE"):
-        return Path(chosen).absolute()
-    cache = (
-        environment.get("XDG_CACHE_HOME") or home(environment, "PIH_STORE to a folder for what PIH keeps") / ".cache"
-    )
-    return Path(cache).absolute() / "pih"
+    """$PIH_STORE, else the user's cache folder.
+
+    Raises UsageError for one that is not absolute: Bazel looks from another folder, and would see another store.
+    """
+    for name, below in (("PIH_STORE", "."), ("XDG_CACHE_HOME", "pih"), ("HOME", ".cache/pih")):
+        if chosen := environment.get(name):
+            if not Path(chosen).is_absolute():
+                fix = f"export {name}={shlex.quote(str(Path(chosen).absolute()))}"
+                raise UsageError(f"{name} is not an absolute path: {chosen}", fix=fix)
+            return Path(chosen, below)
+    return home(environment, "PIH_STORE to a folder for what PIH keeps") / ".cache" / "pih"
 
 
 def open_store(root: Path) -> Store:

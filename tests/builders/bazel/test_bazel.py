@@ -158,6 +158,16 @@ def test_an_artifact_that_is_not_there(version, request, tmp_path):
     assert actions == []
 
 
+@pytest.mark.parametrize("version", [4, pytest.param(7, marks=pytest.mark.where_possible)])
+def test_a_store_that_is_not_an_absolute_path_is_refused(version, request):
+    bazel = request.getfixturevalue(f"bazel{version}")
+    for name, others in {"PIH_STORE": {}, "XDG_CACHE_HOME": {"PIH_STORE": ""}}.items():
+        environment = {**bazel.environment, **others, name: "relative"}
+        done = replace(bazel, environment=environment).run("build", "--nobuild", IMAGE, check=False)
+        assert done.returncode != 0
+        assert f"{name} is not an absolute path: relative.\n  to fix: set it to one" in done.stderr
+
+
 def test_what_the_image_does_not_hold_names_the_option_that_brings_it(bazel4):
     said = {}
     for name in ("qwen3-0.6b_model.safetensors", "tokenizers"):

@@ -160,6 +160,14 @@ def test_the_store_is_where_the_user_says():
     assert default_root({}) == Path.home() / ".cache/pih"
 
 
+@pytest.mark.parametrize("name", ["PIH_STORE", "XDG_CACHE_HOME", "HOME"])
+def test_a_store_that_is_elsewhere_for_every_folder_is_refused(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=f"{name} is not an absolute path: rel store") as caught:
+        default_root({name: "rel store"})
+    assert caught.value.fix == f"export {name}='{tmp_path}/rel store'"
+
+
 @pytest.mark.parametrize("place", [default_root, keyring.path_of])
 def test_a_user_without_a_home_is_told_what_to_set(place, monkeypatch):
     monkeypatch.delenv("HOME", raising=False)
