@@ -16,12 +16,12 @@ import attrs
 
 from pih.profile_rules import check_together, preference
 from pih.profile_schema import Intent
-from pih.reading import read_at_most, said
+from pih.reading import read_at_most, said, toml_of
 from pih.sizes import memory_bytes
 from pih.sources import canonical
 from pih.structure import Path as Keys
 from pih.structure import RefusedError, StructureError, dotted, show, structure, unstructure
-from pih.toml_lines import key_lines, line_of, too_deep
+from pih.toml_lines import key_lines, line_of
 from pih_runtime.errors import ProfileError
 
 _MAX_BYTES = 1 << 20
@@ -95,9 +95,7 @@ def parse(raw: bytes, path: Path) -> Profile:
         line = raw.count(b"\n", 0, problem.start) + 1
         raise ProfileError("not UTF-8", where=f"{path}:{line}", fix="save the file as UTF-8") from problem
     try:
-        if too_deep(text):
-            raise RecursionError
-        data = tomllib.loads(text)
+        data = toml_of(text)
     except tomllib.TOMLDecodeError as problem:
         found = re.search(r"\(at line (\d+), column \d+\)", str(problem))
         line = int(found[1]) if found else text.count("\n") + 1
@@ -105,11 +103,9 @@ def parse(raw: bytes, path: Path) -> Profile:
         raise ProfileError(
             f"not TOML: {what}", where=f"{path}:{line}", fix="correct the syntax of this line"
         ) from problem
-    except ValueError as problem:  # a number of thousands of digits
-        raise ProfileError(f"not TOML: {problem}", where=str(path), fix="write a smaller number") from problem
-    except RecursionError as problem:
+    except ValueError as problem:
         raise ProfileError(
-            "nested too deeply", where=str(path), fix="a profile has tables with plain values only"
+            str(problem), where=str(path), fix="a profile has tables with plain values only"
         ) from problem
     lines = key_lines(text)
     try:

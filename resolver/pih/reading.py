@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import tomllib
 from collections import Counter
 from pathlib import Path
 from typing import Any
+
+from pih.toml_lines import too_deep
+from pih_runtime.numbers import whole
 
 
 def read_at_most(path: Path, most: int) -> bytes:
@@ -28,7 +32,21 @@ def json_of(data: str | bytes) -> Any:
     """
     text = data if isinstance(data, str) else data.decode()
     try:
-        return json.loads(text, object_pairs_hook=_table, parse_constant=_no_number)
+        return json.loads(text, object_pairs_hook=_table, parse_int=whole, parse_constant=_no_number)
+    except RecursionError as problem:
+        raise ValueError("nested too deeply") from problem
+
+
+def toml_of(text: str) -> dict[str, Any]:
+    """What the TOML says; raises TOMLDecodeError with the line, and ValueError for what is TOML, but not to be read."""
+    try:
+        if too_deep(text):
+            raise RecursionError
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        raise
+    except ValueError as problem:
+        raise ValueError("a number of thousands of digits is too long") from problem
     except RecursionError as problem:
         raise ValueError("nested too deeply") from problem
 

@@ -16,6 +16,7 @@ from pih_runtime import canonical
 from pih_runtime.abi import ABI
 from pih_runtime.contracts import ranks_of
 from pih_runtime.errors import LockError
+from pih_runtime.numbers import whole
 
 SCHEMA = 1
 _FIX = "build the bundle again with this PIH"
@@ -54,7 +55,7 @@ class Lock:
 def read(path: Path) -> Lock:
     """Read and check; LockError (exit 5) where the lock does not hold together or is for another worker."""
     try:
-        data = json.loads(path.read_bytes().decode())
+        data = json.loads(path.read_bytes().decode(), parse_int=whole)
     except OSError as problem:
         raise LockError(f"cannot read the lock: {problem.strerror}", where=str(path), fix=_FIX) from problem
     except (ValueError, RecursionError) as problem:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pih_runtime.errors import WorkerError
+from pih_runtime.numbers import whole
 from pih_runtime.ops import COLLECTIVES, OPS
 
 SCHEMA = 1
@@ -181,7 +182,7 @@ def to_json(plan: Plan) -> str:
 def from_json(text: str | bytes, where: str = NAME) -> Plan:
     """Parse and check a plan; raises WorkerError (exit 9) where it does not hold together."""
     try:
-        data = json.loads(text if isinstance(text, str) else text.decode())
+        data = json.loads(text if isinstance(text, str) else text.decode(), parse_int=whole)
         if data["schema"] != SCHEMA:
             raise WorkerError(f"plan schema {data['schema']} is not {SCHEMA}", where=where)
         plan = Plan(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import tomllib
 from typing import get_args
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -13,11 +12,12 @@ from packaging.version import InvalidVersion, Version
 
 from pih.catalog import report_rules
 from pih.catalog.data import Kind, Manifest
+from pih.reading import toml_of
 from pih.sizes import MEMORY
 from pih.spdx import NOASSERTION, expression
 from pih.structure import Path as Keys
 from pih.structure import RefusedError, StructureError, choice_problem, dotted, nearest, show, structure, unstructure
-from pih.toml_lines import key_lines, line_of, too_deep
+from pih.toml_lines import key_lines, line_of
 from pih_runtime.abi import ABI
 from pih_runtime.errors import ResolutionError
 
@@ -81,10 +81,8 @@ def parse(raw: bytes, where: str) -> Manifest:
         raise ResolutionError(f"{len(raw)} bytes is too large for a plugin.toml", where=where, fix="remove the plugin")
     try:
         text = raw.decode()
-        if too_deep(text):
-            raise RecursionError("nested too deeply")
-        data = tomllib.loads(text)
-    except (ValueError, RecursionError) as problem:
+        data = toml_of(text)
+    except ValueError as problem:
         raise ResolutionError(
             f"not TOML: {problem}", where=where, fix="correct the file, or remove the plugin"
         ) from problem

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import attrs
 
 from pih.diff import amounts
 from pih.diff.budget import Budget, Limit
-from pih.reading import read_at_most
+from pih.reading import read_at_most, toml_of
 from pih.structure import RefusedError, StructureError, dotted, show, structure
 from pih.writing import replace
 from pih_runtime.errors import UsageError
@@ -22,9 +21,9 @@ _MOST = 1 << 20  # bytes
 
 def read(path: Path) -> Budget:
     """A budget's file; raises UsageError (exit 2) where it is not one."""
-    fix = f"correct it, or write it anew: pih size … --budget {shlex.quote(str(path))} --update"
+    fix = f"correct it, or delete it and write it anew: pih size … --budget {shlex.quote(str(path))} --update"
     try:
-        budget = structure(tomllib.loads(read_at_most(path, _MOST).decode()), Budget)
+        budget = structure(toml_of(read_at_most(path, _MOST).decode()), Budget)
         _check(budget)
     except OSError as problem:
         raise UsageError(f"cannot read the budget: {problem.strerror}", where=str(path), fix=fix) from problem
@@ -33,7 +32,7 @@ def read(path: Path) -> Budget:
         raise UsageError(f"{dotted(first.path)}: {first.what}", where=str(path), fix=first.fix or fix) from failure
     except RefusedError as refused:
         raise UsageError(f"{refused.key}: {refused.what}", where=str(path), fix=refused.fix) from refused
-    except (ValueError, RecursionError) as problem:
+    except ValueError as problem:
         raise UsageError(f"not TOML: {problem}", where=str(path), fix=fix) from problem
     return budget
 

@@ -13,16 +13,15 @@ Signatures carry no time, so a key that has expired vouches for nothing, wheneve
 from __future__ import annotations
 
 import datetime as dt
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from pih.reading import read_at_most
+from pih.reading import read_at_most, toml_of
 from pih.structure import Path as Keys
 from pih.structure import StructureError, dotted, structure
-from pih.toml_lines import key_lines, line_of, too_deep
+from pih.toml_lines import key_lines, line_of
 from pih.trust import keys
 from pih_runtime.errors import UsageError
 
@@ -79,15 +78,11 @@ def load(path: Path) -> Policy:
     """Read a policy; raises UsageError with line and key for one that is not right."""
     try:
         text = read_at_most(path, _MAX_BYTES).decode()
-        if too_deep(text):
-            raise RecursionError
-        data = tomllib.loads(text)
+        data = toml_of(text)
     except OSError as problem:
         raise UsageError(
             f"cannot read the policy: {problem.strerror}", where=str(path), fix="give its path"
         ) from problem
-    except RecursionError as problem:
-        raise UsageError("nested too deeply", where=str(path), fix="a policy has a threshold and keys") from problem
     except ValueError as problem:
         raise UsageError(f"not TOML: {problem}", where=str(path), fix="correct the syntax") from problem
     lines = key_lines(text)

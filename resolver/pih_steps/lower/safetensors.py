@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pih_runtime.errors import BuildError
+from pih_runtime.numbers import whole
 from pih_steps.lower.checkpoint import Checkpoint, Tensor, no_bytes
 from pih_steps.lower.formats import matrix, row_bytes, tensor_bytes
 
@@ -58,7 +59,7 @@ def _table(stream: IO[bytes], size: int, where: str) -> tuple[int, dict[str, Any
     if not 2 <= length <= min(MAX_HEADER, size - 8):
         raise _bad(f"its length {length} does not fit a file of {size} bytes", where)
     try:
-        entries = json.loads(stream.read(length).decode(), object_pairs_hook=_unique)
+        entries = json.loads(stream.read(length).decode(), object_pairs_hook=_unique, parse_int=whole)
     except (ValueError, RecursionError) as problem:
         raise _bad(str(problem), where) from problem
     if not isinstance(entries, dict):

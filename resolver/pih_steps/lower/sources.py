@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pih_runtime.errors import BuildError
+from pih_runtime.numbers import whole
 from pih_steps.lower import files, gguf, safetensors
 from pih_steps.lower.checkpoint import Checkpoint, no_bytes
 from pih_steps.lower.files import Paths, Reference
@@ -87,7 +88,7 @@ def read_json(reference: Reference, artifacts: Paths, trees: Paths) -> dict[str,
     """A file that holds one JSON object."""
     where = files.described(reference)
     try:
-        data = json.loads(files.read(reference, artifacts, trees).decode())
+        data = json.loads(files.read(reference, artifacts, trees).decode(), parse_int=whole)
     except (ValueError, RecursionError) as problem:
         raise BuildError(f"not JSON: {problem}", where=where, fix="fetch it again") from problem
     if not isinstance(data, dict):

@@ -205,9 +205,13 @@ def test_a_refusal_names_file_line_key_and_cure(load, case):
     assert str(caught.value) == f"plugins/memory/paged/plugin.toml:{message}"
 
 
-def test_a_file_that_is_not_toml(load):
-    with pytest.raises(ResolutionError, match="not TOML"):
-        load("id = ")
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("id = ", "Invalid value"), ("id = " + "1" * 5000, "a number of thousands"), ("id = " + "[" * 5000, "nested too")],
+)
+def test_a_file_that_is_not_toml(load, text, words):
+    with pytest.raises(ResolutionError, match=f"not TOML: {words}"):
+        load(text)
 
 
 def test_a_tree_without_plugins(tmp_path):

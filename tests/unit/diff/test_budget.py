@@ -119,7 +119,8 @@ def test_compressed_sizes_must_be_known():
         ("headroom = '5'", 'headroom: "5" is no share'),
         ("[measured]\nx = '1'", "measured.x"),
         ("a = ", "not TOML"),
-        ("a = " + "[" * 5000, "not TOML"),
+        ("a = " + "[" * 5000, "not TOML: nested too deeply"),
+        ("a = " + "1" * 5000, "not TOML: a number of thousands of digits is too long"),
         ("\xff", "not TOML"),
         ("#" * (1 << 20) + "#", "too many"),
     ],
@@ -130,6 +131,7 @@ def test_a_file_that_is_no_budget(path, text, where):
         budget_file.read(path)
     assert where in failure.value.what
     assert failure.value.fix
+    assert "--update" not in failure.value.fix or "delete it" in failure.value.fix  # a budget is read to be updated
 
 
 def test_no_file(path):

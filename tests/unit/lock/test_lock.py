@@ -75,6 +75,10 @@ MESSAGES = {
         TEXT.replace('"threads": 2', '"threads": NaN'),
         "not JSON: NaN is not a JSON number" + CURE,
     ),
+    "a number without end": (
+        TEXT.replace('"threads": 2', '"threads": ' + "1" * 5000),
+        "not JSON: a number of 5000 digits is too long" + CURE,
+    ),
     "a schema without end": ('{"schema": ' + "[" * 900 + "]" * 900 + "}", "lock schema a list is not 1" + CURE),
     "another schema": (changed(schema=2), "lock schema 2 is not 1" + CURE),
     "a missing key": (without("budget"), "budget: missing" + CURE),

@@ -81,6 +81,7 @@ HOSTILE = {
     "its length 0 does not fit a file of 0 bytes": b"",
     "its length 9223372036854775808 does not fit": struct.pack("<Q", 1 << 63) + b"{}",
     "Expecting property name": file(b"{]"),
+    "header: a number of 5000 digits is too long": file(b'{"a": ' + b"1" * 5000 + b"}"),
     "it is no JSON object": file(b"[]"),
     "'utf-8' codec": file(json.dumps({"a": entry(0, 32)}).encode("utf-16"), bytes(32)),
     "'a' appears twice": file(b'{"a": 1, "a": 2}'),

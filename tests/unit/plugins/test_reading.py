@@ -42,6 +42,11 @@ def refusal(asked, limit=1000):
     return caught.value
 
 
+def test_a_number_without_end_is_refused_in_words_for_clients():
+    refused = refusal(request(b'{"seed": ' + b"1" * 5000 + b"}"), limit=10_000)
+    assert (refused.status, str(refused)) == (400, "the body is not JSON: a number of 5000 digits is too long")
+
+
 def test_a_length_above_the_limit_is_refused_before_the_body():
     for length in ("1001", "9223372036854775808", "99999999999999999999"):
         assert refusal(request(None, content_length=length)).status == 413

@@ -41,6 +41,7 @@ HOSTILE = {
     "the one before ends": file_of({"a": entry(), "b": entry(start=4, end=12)}, bytes(12)),
     "starts at byte": file_of({"a": entry(), "b": entry(start=12, end=20)}, bytes(20)),
     "of a file of": file_of({"a": entry()}, bytes(4)),
+    "a number of 5000 digits is too long": file_of(b'{"a": ' + b"1" * 5000 + b"}"),
     "deep": file_of(b"[" * 100_000),
     "not JSON: 'utf-8' codec": file_of('{"a": {"dtype":"U8","shape":[0],"data_offsets":[0,0]}}'.encode("utf-16")),
     "not JSON: Expecting value": file_of(bytes(4096)),

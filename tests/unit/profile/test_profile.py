@@ -304,6 +304,12 @@ def test_deep_nesting_is_refused():
     )
 
 
+def test_a_number_without_end_is_refused():
+    assert refusal("x = " + "1" * 5000) == (
+        "x.toml: a number of thousands of digits is too long\n  to fix: a profile has tables with plain values only"
+    )
+
+
 def test_a_huge_file_is_refused_before_it_is_parsed(tmp_path):
     path = tmp_path / "x.toml"
     path.write_bytes(b"#" * (1 << 21))

@@ -66,6 +66,7 @@ def test_a_deployment_has_a_rank_for_each_device(tmp_path, device, ranks):
     [
         ("{", "not JSON"),
         ("[" * 100_000, "not JSON"),
+        ('{"schema": ' + "1" * 5000 + "}", "not JSON: a number of 5000 digits is too long"),
         ("[]", "not a lock"),
         ({}, "not a lock: KeyError"),
         (data(A, schema=2), "schema 2 is not 1"),

@@ -78,7 +78,8 @@ WRONG = {
     "threshold = 1\n{a}expires = 12:00:00": r":5: key\[0\].expires: ",
     "threshold = 1\n{a}expires = 7": r":5: key\[0\].expires: 7 is not a string",
     "a." * 300 + "b = 1": "nested too deeply",
-    "threshold = 1\nkey = " + "[" * 3000: "nested too deeply|not TOML",
+    "threshold = 1\nkey = " + "[" * 3000: "nested too deeply",
+    "threshold = " + "1" * 5000: "not TOML: a number of thousands of digits is too long",
 }
 
 

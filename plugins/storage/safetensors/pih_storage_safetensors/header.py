@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pih_runtime.numbers import whole
+
 LONGEST = 100_000_000  # the format's own bound
 DTYPE_BITS = {
     "BOOL": 8, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16,
@@ -45,7 +47,7 @@ def parse(data: memoryview) -> dict[str, Tensor]:
     """Tensors by name; ValueError says what is wrong with the file."""
     base = extent(data)
     try:
-        table = json.loads(bytes(data[8:base]).decode(), object_pairs_hook=_unique)
+        table = json.loads(bytes(data[8:base]).decode(), object_pairs_hook=_unique, parse_int=whole)
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as problem:
         raise ValueError(f"header is not JSON: {problem}") from problem
     if not isinstance(table, dict):

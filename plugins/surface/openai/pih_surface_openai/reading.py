@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from starlette.requests import ClientDisconnect, Request
 
+from pih_runtime.numbers import whole
 from pih_surface_openai.errors import ApiError
 
 SECONDS = 30
@@ -87,7 +88,7 @@ def _parsed(body: bytes) -> dict[str, Any]:
     _check_count(body)
     try:
         text = body.decode()
-        value = json.loads(text, parse_constant=_no_constant)
+        value = json.loads(text, parse_int=whole, parse_constant=_no_constant)
         if _SURROGATE.search(text):
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError as problem:
