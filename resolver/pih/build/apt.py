@@ -17,6 +17,8 @@ from pih_runtime.errors import FetchError
 _HELPER = "/usr/lib/apt/apt-helper"
 _MISSING = "this host has no apt: put the .deb in a folder that PIH_MIRROR names, or `pih store add FILE`"
 _NO_LISTS = "apt-get update"
+# what apt says where it is not the archive that lacks something
+_UNREACHED = re.compile(r"resolving|resolve|connect to|[Cc]onnection (failed|timed out|refused)|unreachable")
 _URI = re.compile(r"'([^']+)' (\S+) (\d+) SHA256:([0-9a-f]{64})")
 
 
@@ -39,6 +41,11 @@ def fetch(
         exact = f"{wanted.name}:{wanted.qualifiers.get('arch', 'amd64')}={wanted.version}"
         command.run("apt", ["apt-get", "download", exact], folder, environment, missing=_MISSING, advanced=advanced)
     except FetchError as problem:
+        if _UNREACHED.search(problem.what):
+            raise FetchError(
+                f"apt did not reach a source of {wanted.name} {wanted.version}; {problem.what}",
+                fix="see to the network, or put the .deb in a folder that PIH_MIRROR names",
+            ) from problem
         raise FetchError(
             f"no source of apt has {wanted.name} {wanted.version} any more; {problem.what}",
             fix="`pih lock --upgrade base` takes the archive's current versions; "

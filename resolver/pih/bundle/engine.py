@@ -57,8 +57,8 @@ def command(
         case run.Private(folder):
             arguments += ["--network", "none", "--volume", f"{folder}:{run.INNER_FOLDER}", *_own_user(engine)]
             inner = f"unix:{run.INNER_FOLDER}/{run.SOCKET}"
-        case run.Public(host, port):
-            arguments += ["--publish", f"{host}:{port}:{port}"]
+        case run.Public(_, port):
+            arguments += ["--publish", f"{listen.address}:{port}"]
             inner = f"0.0.0.0:{port}"
     return [*arguments, reference, "--listen", inner]
 

@@ -1,6 +1,7 @@
 """Fetching with the real clients, from registries on loopback: what is locked comes, anything else is refused."""
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,7 @@ from tests.integration.build.registries import (
     quiet_environment,
     the_wheel,
 )
+from tests.support.ports import free_port
 
 
 @pytest.mark.parametrize(
@@ -123,6 +125,19 @@ def test_a_package_that_the_archive_has_no_more(bring, shelf, debian):
         bring(wanted, environment=environment)
     assert failure.value.exit_code == 6
     assert "tiny 1.0-1+b1" in str(failure.value)
+    assert left_behind(shelf) == []
+
+
+@needs_apt
+@pytest.mark.parametrize("debian", ["http"], indirect=True)
+def test_an_archive_that_is_not_reached_has_lost_nothing(bring, shelf, debian):
+    environment, _, wanted = debian
+    with Path(environment["APT_CONFIG"]).open("a") as settings:
+        settings.write(f'Acquire::http::Proxy "http://127.0.0.1:{free_port()}"; Acquire::Retries "0";\n')
+    with pytest.raises(FetchError, match=r"apt did not reach a source of tiny 1.0-1\+b1; apt failed") as failure:
+        bring(wanted, environment={**environment, "no_proxy": ""})
+    assert failure.value.exit_code == 6
+    assert failure.value.fix == "see to the network, or put the .deb in a folder that PIH_MIRROR names"
     assert left_behind(shelf) == []
 
 

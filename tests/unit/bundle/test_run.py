@@ -115,3 +115,8 @@ def test_an_address_is_as_a_url_has_it():
     assert run.Public("127.0.0.1", 80).address == "127.0.0.1:80"
     assert run.Public("::1", 80).address == "[::1]:80"
     assert run.Public("localhost", 80).address == "localhost:80"
+
+
+def test_an_engine_publishes_the_address():
+    text = " ".join(engine.command("podman", "n", "image", run.Public("::1", 80), None, NOTHING))
+    assert "--publish [::1]:80:80 " in text
