@@ -20,10 +20,19 @@ def _a_number(_context: click.Context, _option: click.Parameter, value: float) -
     return value
 
 
+def _a_text(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    """What a shell passes on need not be a text."""
+    try:
+        (value or "").encode()
+    except UnicodeEncodeError as problem:
+        raise click.BadParameter(f"not UTF-8 from character {problem.start + 1} on") from problem
+    return value
+
+
 @click.command(epilog='Example: pih run --profile profiles/smollm2-cpu.toml --prompt "What is the capital of France?"')
 @_workspace.profile_option
-@click.option("--prompt", required=True, metavar="TEXT", help="What to ask, as one user message.")
-@click.option("--system", metavar="TEXT", help="A system message before it.")
+@click.option("--prompt", required=True, metavar="TEXT", callback=_a_text, help="What to ask, as one user message.")
+@click.option("--system", metavar="TEXT", callback=_a_text, help="A system message before it.")
 @click.option("--max-tokens", type=click.IntRange(1), default=512, show_default=True, help="Longest answer, in tokens.")
 @click.option(
     "--temperature",

@@ -56,12 +56,15 @@ class Looked(Mapping[str, Any]):
                 )
 
 
+_LARGEST = 1 << 24
+
+
 def whole(config: Mapping[str, Any], key: str, default: int | None = None) -> int:
     """A positive integer of the config."""
     value = config.get(key)
     value = default if value is None else value
-    if type(value) is not int or not 0 < value <= 1 << 24:
-        raise _bad(key, value, "a positive integer")
+    if type(value) is not int or not 0 < value <= _LARGEST:
+        raise _bad(key, value, f"a whole number from 1 to {_LARGEST}")
     return value
 
 

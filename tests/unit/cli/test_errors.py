@@ -62,6 +62,12 @@ def test_nan_is_no_temperature(capsys, monkeypatch, value):
     assert (code, "'--temperature': nan is not a number" in err) == (2, True), err
 
 
+@pytest.mark.parametrize("option", ["--prompt", "--system"])
+def test_bytes_that_are_no_text_are_no_message(capsys, monkeypatch, option):
+    code, _, err = failed(capsys, monkeypatch, "run", "--profile", "x", "--prompt", "Hi", option, "a\udcff")
+    assert (code, f"'{option}': not UTF-8 from character 2 on" in err) == (2, True), err
+
+
 def test_a_pipe_is_no_file_of_weights(capsys, monkeypatch, tmp_path):
     """Nobody would ever have read it to its end."""
     os.mkfifo(tmp_path / "pipe")
