@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -27,6 +28,7 @@ ON_THE_HOST = (
     "`build-users-group =` among them; as another user, the daemon must run"
 )
 _HASH = 33  # in the name of a store path: 32 characters and a dash
+_STORE_NAME = re.compile(r"[0-9a-z]{32}-")
 
 
 @attrs.frozen
@@ -107,6 +109,21 @@ def build(
     if not output.strip():
         raise _misled("nix-build")
     return Result(Path(output.split()[-1]), ran)
+
+
+def holds(output: Path) -> bool:
+    """Whether a path is one of a Nix store, wherever that is."""
+    return bool(_STORE_NAME.match(output.resolve().name))
+
+
+def let_go(output: Path, store: Store) -> str:
+    """What to do where an output in the Nix store is damaged; the store's own links keep it there no longer."""
+    path = output.resolve()
+    for link in (store.root / "nix").glob("*"):
+        if link.is_symlink() and link.resolve() == path:
+            link.unlink()
+    delete = f"nix-store --delete $(nix-store --query --referrers-closure {shlex.quote(str(path))})"
+    return f"it is damaged in Nix's store: remove it there, then build again: {delete}"
 
 
 def _held(lock_path: Path, source_root: Path, environment: Mapping[str, str]) -> tuple[list[_File], list[_File]]:

@@ -75,10 +75,14 @@ def store() -> Store:
 
 @contextmanager
 def own(layout: Path) -> Iterator[None]:
-    """Where a layout is the store's own, and the block finds it damaged: say so, and drop it."""
+    """Where a layout is the store's own, and the block finds it damaged: say so, and drop it. In Nix's, say how to."""
     try:
         yield
-    except SealError:
+    except SealError as problem:
+        from pih.build import nix
+
+        if nix.holds(layout):
+            problem.fix = nix.let_go(layout, store())
         if layout.name != "output":  # no store is opened, or made, for what cannot lie in one
             raise
         with renderer() as listener, owned.dropped_if_damaged(layout.absolute(), store(), listener):

@@ -20,7 +20,7 @@ from pih.cli import _builders, _output, _path, _table, _terminal, _worker, _work
 from pih.inspect.bundle import Contents, components, contents, known
 from pih.lock import Lock
 from pih.resolve.memo import remembered
-from pih_runtime.errors import BuildError, PihError, UsageError, described
+from pih_runtime.errors import BuildError, PihError, SealError, UsageError, described
 
 
 @click.command(epilog="Example: pih build --profile profiles/smollm2-cpu.toml --output dist/smollm2")
@@ -30,7 +30,7 @@ from pih_runtime.errors import BuildError, PihError, UsageError, described
     "--output",
     type=_output.Place(),
     metavar="DIR",
-    help="Also copy the layout there.",
+    help="Also copy the layout there, every byte checked.",
 )
 @click.option(
     "--key",
@@ -200,13 +200,24 @@ def _check(profile_path: Path, *, offline: bool, jobs: int, as_json: bool) -> No
         )
 
 
+def _read_whole(made: Path, source: Path) -> None:
+    """What is delivered is what `pih verify` finds right: bits rot in a store, and nobody has read them since."""
+    from pih.seal import verify
+
+    try:
+        verify.whole(made)
+    except SealError as problem:
+        problem.where = problem.where.replace(str(made), str(source))  # that is where they stay
+        raise
+
+
 def _copier(output: Path, key_paths: tuple[Path, ...]) -> Callable[[Path], object]:
     """How a layout is copied to `output`, sealed where there are keys; refused before anything is built."""
     if not key_paths:
         from pih.bundle import copy  # not needed to say that nothing has changed
 
         copy.replaceable(output)
-        return lambda layout: copy.copied(layout, output)
+        return lambda layout: copy.copied(layout, output, lambda made: _read_whole(made, layout))
     from pih.seal import attach
     from pih.trust import keys
 

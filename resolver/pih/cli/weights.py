@@ -12,8 +12,9 @@ from pathlib import Path, PurePosixPath
 import click
 
 from pih import licences
+from pih.build import made
 from pih.build.placing import placed
-from pih.build.progress import renderer
+from pih.build.progress import Listener, renderer
 from pih.build.store import measure
 from pih.bundle import modelpack
 from pih.bundle.copy import copied
@@ -66,8 +67,7 @@ def pack(profile_path: Path, output: Path | None, artifact: Path | None, offline
     with renderer() as listener:
         found = _workspace.deployment(profile_path, offline=offline, listener=listener)
         weights, table = (
-            _builders.build(found, "embedded", step, offline=offline, jobs=0, listener=listener).output
-            for step in (_workspace.WEIGHTS, _workspace.DIGESTS)
+            _whole(found, step, offline=offline, listener=listener) for step in (_workspace.WEIGHTS, _workspace.DIGESTS)
         )
     pin = root(table.read_bytes())
     _check_pin(found.lock, pin, profile_path)
@@ -90,6 +90,17 @@ def pack(profile_path: Path, output: Path | None, artifact: Path | None, offline
         click.echo(f'digest = "{pin}"')
 
 
+def _whole(found: _workspace.Deployment, step: str, *, offline: bool, listener: Listener) -> Path:
+    """A step's output, read before it is delivered: bits rot in a store. What is damaged there is made again."""
+
+    def built() -> Path:
+        return _builders.build(found, "embedded", step, offline=offline, jobs=0, listener=listener).output
+
+    output = built()
+    sound = made.intact(_workspace.store(), "steps", output.parent.name, name=step, listener=listener)
+    return output if sound else built()
+
+
 def _check_pin(lock: Lock, pin: str, profile_path: Path) -> None:
     if lock.weights.digest not in ("", pin):
         raise SealError(
@@ -105,9 +116,9 @@ def _artifact(lock: Lock, weights: Path, table: Path, output: Path) -> str:
     licence = "" if known == NOASSERTION else known
     files = [(PurePosixPath(place).name, path) for path, place in ((weights, WEIGHTS_FILE), (table, DIGESTS_FILE))]
     with _workspace.store().workspace() as work:
-        made = modelpack.write(work / "layout", lock.profile.name, lock.pih, licence, *files)
+        written = modelpack.write(work / "layout", lock.profile.name, lock.pih, licence, *files)
         copied(work / "layout", output)
-    return made.digest
+    return written.digest
 
 
 def _copied(path: Path, output: Path, is_own: Callable[[Path], bool]) -> Path:
@@ -118,8 +129,8 @@ def _copied(path: Path, output: Path, is_own: Callable[[Path], bool]) -> Path:
             what = "is there already, and is nothing that pih packed"
             raise UsageError(what, where=str(place), fix="name another file, or remove this one")
 
-    with placed(output, check) as made:
-        shutil.copyfile(path, made)
+    with placed(output, check) as place:
+        shutil.copyfile(path, place)
     return output
 
 

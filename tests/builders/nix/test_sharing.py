@@ -1,5 +1,6 @@
 """What several machines and tools share: locked files in both stores, closures that Nix can compare, binary caches."""
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -8,10 +9,12 @@ import pytest
 from pih import lock as locks
 from pih.build import nix
 from pih.build.store import open_store
+from pih.bundle import layout as layouts
 from pih.cli._workspace import IMAGE
 from pih_runtime.errors import BuildError
 from tests.builders.nix.world import LOCK, edited
 from tests.support.program import PROFILE
+from tests.support.rot import rotten
 
 
 def test_both_stores_hold_one_copy_of_a_file(world):
@@ -102,6 +105,25 @@ def test_a_file_that_was_damaged_in_nixs_store_is_named(world):
     assert done.returncode == 7
     assert f"{theirs}' was modified" in done.stderr
     assert "nix-store --delete PATH" in done.stderr
+
+
+def test_an_image_that_was_damaged_in_nixs_store_is_not_delivered_and_made_again(world, image, tmp_path):
+    command = ("build", "--profile", PROFILE, "--builder", "nix", "--offline", "--output", tmp_path / "copy")
+    world.pih(*command)
+    shutil.rmtree(tmp_path / "copy")
+    held = layouts.read(image)
+    weights = layouts.blob_path(image, max(held.layers, key=lambda layer: layer.size).digest)
+    weights.parent.chmod(0o755)
+    rotten(weights, at=50_000_000)
+    weights.parent.chmod(0o555)
+    done = world.pih(*command, check=False)
+    assert (done.returncode, done.stdout) == (8, "")
+    assert not list(tmp_path.iterdir())
+    world.run("sh", "-c", done.stderr.rpartition("build again: ")[2])
+    assert not image.exists()
+    world.pih(*command)
+    assert layouts.read(tmp_path / "copy").digest == held.digest
+    world.pih("verify", tmp_path / "copy")
 
 
 def test_nix_that_is_not_there_is_said(world):
