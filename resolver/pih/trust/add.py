@@ -7,12 +7,10 @@ from pathlib import Path
 import attrs
 
 from pih.origin import Refused
-from pih.trust import find, index, keys, places, sign
+from pih.trust import find, index, keys, sign, vouched
 from pih.trust.keyring import Added, Key, Keyring
 from pih.trust.sign import Signature
 from pih_runtime.errors import ResolutionError, SealError, UsageError
-
-_FIX = "get it again from its publisher"
 
 
 @attrs.frozen
@@ -42,8 +40,9 @@ def offer(path: Path, keyring: Keyring, name: str = "") -> Offer:
         plugins = tuple((entry.id, entry.version) for entry in listed.plugins)
         told = index.rotations(path)
     else:
-        held = places.of_path(path).content
-        called, word, signature, digest = held.manifest.id, "plugin", sign.read(find.signature_of(path)), held.sha256
+        signature = sign.read(find.signature_of(path))
+        held = vouched.signed(path, signature)
+        called, word, digest = held.manifest.id, "plugin", held.sha256
         plugins, told = ((held.manifest.id, held.manifest.version),), ()
     key = _checked(signature, word, digest, path)
     fingerprint = keys.fingerprint(key)
@@ -122,7 +121,5 @@ def _checked(signature: Signature | None, word: str, digest: str, path: Path) ->
             fix='for a folder of your own, name it in the profile: [[plugins]] path = …, trust = "local"',
         )
     if not sign.made(signature.key, word, digest, signature):
-        raise ResolutionError(
-            f"it is not what {signature.fingerprint} signed: it was changed afterwards", where=str(path), fix=_FIX
-        )
+        raise ResolutionError(vouched.otherwise(signature), where=str(path), fix=vouched.AGAIN)
     return signature.key

@@ -33,6 +33,7 @@ MANIFEST = "plugin.toml"
 PINS = "pins.json"  # wheels of its own, as plugins/pins.json lists those of PIH
 KERNELS = "kernels"  # sources of a kernel pack
 _MAX_BYTES = 256 << 20
+MOST = 2 * _MAX_BYTES  # of an archive
 _MAX_FILES = 10_000
 _MAX_PINS = 4 << 20
 _HOST_PATH = re.compile(r"(/[A-Za-z0-9._*+@-]+)+")
@@ -89,7 +90,7 @@ def manifest_of(folder: Path) -> Manifest:
 def of_archive(path: Path) -> Packed:
     """The plugin in an archive; raises ResolutionError where its bytes are not what packing its files gives."""
     try:
-        raw = read_at_most(path, 2 * _MAX_BYTES)
+        raw = read_at_most(path, MOST)
         with TarFile.open(fileobj=io.BytesIO(raw), mode="r:") as archive:
             files = {item.name: _read(archive, item) for item in archive if item.isreg()}
     except (OSError, ValueError, tarfile.TarError) as problem:

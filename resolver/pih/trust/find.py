@@ -19,7 +19,7 @@ from pih.profile import Profile
 from pih.profile_schema import PluginSource
 from pih.reading import said
 from pih.toml_lines import line_of
-from pih.trust import index, places, sign
+from pih.trust import index, places, sign, vouched
 from pih.trust.content import MANIFEST, Content
 from pih.trust.index import Entry
 from pih.trust.judge import Verdict, judge
@@ -117,8 +117,8 @@ def _one(place: Place, keyring: Keyring) -> Iterator[Found]:
 
 
 def _judged(place: Place, keyring: Keyring) -> Found:
-    held = places.of_path(place.path).content
     signature = sign.read(signature_of(place.path))
+    held = vouched.signed(place.path, signature)
     verdict = judge(signature, "plugin", held.sha256, keyring, place.named, place.entry)
     return Found(held, place.source, place.place, verdict)
 
@@ -197,15 +197,15 @@ def _catalog(where: Where, keyring: Keyring) -> Iterator[Found | Refused]:
 
 def _listed(entry: Entry, where: Where, signed: Verdict) -> Iterator[Found]:
     top, own = where(""), where(entry.path)
-    held = places.of_path(own.path).content
+
+    def other(digest: str) -> str:
+        return f"its files are not those that {top.source} names: sha256 {digest}, the catalog says {entry.sha256}"
+
+    held = vouched.content(own.path, lambda digest: "" if digest == entry.sha256 else other(digest))
     manifest, digest = held.manifest, held.sha256
     verdict = signed
     if digest != entry.sha256 or (manifest.id, manifest.version) != (entry.id, entry.version):
-        verdict = Verdict(
-            "",
-            f"its files are not those that {top.source} names: sha256 {digest}, the catalog says {entry.sha256}",
-            "get the catalog again from its publisher",
-        )
+        verdict = Verdict("", other(digest), "get the catalog again from its publisher")
     elif entry.yanked:
         held = attrs.evolve(held, manifest=attrs.evolve(manifest, yanked=entry.yanked))
     yield Found(held, top.source, own.place, verdict)

@@ -1,5 +1,6 @@
 """Whom to believe: each case is a folder of publisher and user, and the words that the user then reads."""
 
+import hashlib
 import json
 
 import attrs
@@ -7,7 +8,7 @@ import pytest
 
 from pih import pins, stale, trust
 from pih.resolve import locking
-from pih.trust import add, index, keyring, keys, publish, sign
+from pih.trust import add, content, index, keyring, keys, publish, sign
 from pih_runtime.errors import LockError, ResolutionError, SealError, UsageError
 from tests.unit.trust import made
 
@@ -366,6 +367,49 @@ def test_a_signed_archive_is_a_plugin_like_its_folder(tmp_path):
     (folder,) = made.catalog_of(tmp_path, PATH.format("npu"), ring).origins.values()
     assert (archived.sha256, archived.size, archived.trust) == (folder.sha256, folder.size, folder.trust)
     assert archived.place == {"path": "npu.tar"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [(b'id = "backend', b'ie = "backend'), (b"[provides]", b"[provides!"), (b"ustar", b"ustas")]
+)
+def test_a_damaged_archive_is_told_as_one_and_not_as_its_author_would_mend_it(tmp_path, old, new):
+    key = made.key(tmp_path)
+    ring, path = made.believing(key), tmp_path / "shelf" / "npu.tar"
+    path.parent.mkdir()
+    publish.pack(made.plugin(tmp_path / "npu"), path, key)
+    publish.sign_catalog(path.parent, "vendor", key)
+    assert old in path.read_bytes()
+    path.write_bytes(path.read_bytes().replace(old, new, 1))
+    refusals = []
+    for ask, place in ((add.verified, path), (add.offer, path), (add.verified, path.parent)):
+        with pytest.raises((SealError, ResolutionError)) as caught:
+            ask(place, ring)
+        assert (ask is add.verified) == (caught.value.exit_code == 8)
+        refusals.append(str(caught.value))
+    refusals.append(refusal(tmp_path, PATH.format("shelf/npu.tar"), ring))
+    for words in refusals:
+        assert "it is not what ed25519:" in words or "its files are not those that" in words, words
+        assert "again from its publisher" in words
+        assert "add id" not in words
+
+
+def test_a_signed_archive_that_cannot_be_read_as_it_was_signed_is_its_publishers_to_mend(tmp_path):
+    key, path = made.key(tmp_path), tmp_path / "npu.tar"
+    path.write_bytes(content.pack({"plugin.toml": b"id = 5"}))
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    path.with_name("npu.tar.sig").write_text(sign.text(sign.sign(key, "plugin", digest)))
+    with pytest.raises(SealError, match="id: 5 is not a string"):
+        add.verified(path, made.believing(key))
+
+
+def test_a_signed_folder_with_a_broken_manifest_is_to_be_had_again(tmp_path):
+    key = made.key(tmp_path)
+    publish.sign_plugin(made.plugin(tmp_path / "npu"), key)
+    manifest = tmp_path / "npu" / "plugin.toml"
+    manifest.write_text(manifest.read_text().replace("id =", "ie =", 1))
+    with pytest.raises(SealError, match="id: missing") as caught:
+        add.verified(tmp_path / "npu", made.believing(key))
+    assert caught.value.fix.startswith("get it again from its publisher; if that is you: ")
 
 
 def test_a_folder_of_plugins_brings_each_of_them(tmp_path):
