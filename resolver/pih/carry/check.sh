@@ -12,7 +12,7 @@ if [ $(head -c 131072 $0 | sed 3s/=.*/=/ | sha25\6sum) = $SELF\ \ - ]; then
 fi
 unset DAMAGED
 # An expansion that fails says so without a redirection, and the sum is one because of `8`, which is one bit from `0`.
-(damaged${DAMAGED?its script is damaged, or head, sed or sha256sum is missing: nothing of it was run; an installed one goes back by sh PREFIX/generations/N/pih rollback N})
+(damaged${DAMAGED?its script is damaged, or was not run as sh FILE with no dash in front of FILE, or head, sed or sha256sum is missing: nothing of it was run; an installed one goes back by sh PREFIX/generations/N/pih rollback N})
 exit $((4 + 4))
 exit 8
 # One `exit` may be the wrong one, or the shell merely read on (`set -n`): two parentheses, of which one at least closes nothing.

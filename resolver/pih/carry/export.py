@@ -27,7 +27,7 @@ from pih_steps import devices
 
 _CHUNK = 1 << 20
 _BLOCK = 512
-_FEWEST = 1 << 20  # bytes of a part: smaller ones would be a list of names
+LEAST = 1 << 20  # bytes of a part: smaller ones would be a list of names
 _DSSE = {"payload", "payloadType", "signatures"}
 
 
@@ -84,7 +84,7 @@ def _export(image: Layout, output: Path, *, weights: Path | None, split: int) ->
     found = describe(image)
     members = [*_small(image), *_layers(found), *_weights(found, weights)]
     limit = (split // _CHUNK * _CHUNK) if split else 1 << 62
-    if limit < _FEWEST:
+    if limit < LEAST:
         raise UsageError("parts of less than 1 MiB", fix="give --split a size of 2MB or more, such as 4GB")
     with writing(output, header.SIZE, limit) as parts:
         frame, offsets = _archive(parts, members)

@@ -32,7 +32,7 @@ from pih_runtime.errors import SealError, UsageError
     metavar="FILE",
     help="Carry these packed weights too, where the profile delivers them separately (see `pih weights pack`).",
 )
-@click.option("--split", metavar="SIZE", help="Write parts of at most this size, such as 4GB.")
+@click.option("--split", metavar="SIZE", help="Write parts of at most this size, such as 4GB (2MB or more).")
 @_workspace.json_option
 def command(bundle: str, output: Path, weights: Path | None, split: str | None, as_json: bool) -> None:
     """Write BUNDLE as a file that verifies, installs and starts itself with `sh FILE`.
@@ -67,10 +67,11 @@ def _check_signatures(found: Verified) -> None:
 
 
 def _bytes(text: str | None) -> int:
-    """Of a size such as 4GB or 650MB; 0 for none."""
+    """Of a size such as 4GB or 650MB; 0 for none. Raises UsageError for one that parts cannot have."""
     if text is None:
         return 0
     match = re.fullmatch(r"([1-9][0-9]{0,5}) ?(MB|GB)", text)
-    if match is None:
-        raise UsageError(f"{text!r} is no size", where="--split", fix="such as 4GB or 650MB")
-    return int(match[1]) * {"MB": 10**6, "GB": 10**9}[match[2]]
+    size = int(match[1]) * {"MB": 10**6, "GB": 10**9}[match[2]] if match else 0
+    if size < export.LEAST:
+        raise UsageError(f"{text!r} is no size of parts", where="--split", fix="2MB or more, such as 650MB or 4GB")
+    return size

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import subprocess
 
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -27,6 +28,21 @@ def signed(tmp_path_factory):
     image = layouts.read(team.seal(layout(folder / "layout"), with_=other))
     file = export.export(image, folder / "x.pih", weights=None, split=0).files[0]
     return file, team.public, other.public, nobody.public
+
+
+@pytest.mark.parametrize("shell", ["dash", "busybox ash", "bash --posix"])
+def test_a_value_behind_an_equals_sign(made, tmp_path, shell):
+    command = shell.split()
+    if not shutil.which(command[0]):
+        pytest.skip(f"{command[0]} is not installed")
+    prefix = tmp_path / "pih"
+    sh(made, "install", f"--prefix={prefix}", "--keep=2", shell=command)
+    assert sh(prefix / "pih", "start", f"--prefix={prefix}", "--no-sandbox", shell=command).stdout == "worker of one\n"
+    for word in ("--prefix=", "--unit-dir="):
+        run = sh(made, "install", word, shell=command, check=False)
+        assert (run.returncode, f"{word[:-1]} needs a value" in run.stderr) == (2, True), run.stderr
+    run = sh(made, "status", "--prefix", prefix, "--json=yes", shell=command, check=False)
+    assert (run.returncode, "status has no option --json=yes" in run.stderr) == (2, True), run.stderr
 
 
 @pytest.mark.parametrize("option", ["prefix", "key", "weights", "keep", "unit-dir", "listen"])
@@ -90,7 +106,6 @@ def test_of_two_values_none_is_forgotten(made, tmp_path, option):
         ["rollback", "--keep", "2"],
         ["uninstall", "--key", "x"],
         ["load", "--prefix", "x"],
-        ["verify", "--key=x"],
         ["verify", "-x"],
     ],
     ids=" ".join,
@@ -101,6 +116,16 @@ def test_an_option_of_another_verb_is_refused(made, tmp_path, words):
     run = sh(made, *words, environment={"TMPDIR": str(temporary)}, check=False)
     assert (run.returncode, f"{words[0]} has no option {words[1]}" in run.stderr) == (2, True), run.stderr
     assert not list(temporary.iterdir())
+
+
+def test_what_was_not_run_by_its_name_is_told_so(made, tmp_path):
+    """It can only read itself where `$0` is its name, and no option."""
+    shutil.copy(made, tmp_path / "-n.pih")
+    with made.open("rb") as stream:
+        piped = subprocess.run(["sh", "-s", "verify"], stdin=stream, capture_output=True, text=True, check=False)
+    for run in (piped, sh("--", "-n.pih", "verify", folder=tmp_path, check=False)):
+        assert (run.returncode, "was not run as sh FILE" in run.stderr) == (8, True), run.stderr
+    sh("./-n.pih", "verify", folder=tmp_path)
 
 
 def test_a_place_for_a_unit_that_nobody_asked_for(made, tmp_path):

@@ -153,9 +153,12 @@ def test_an_empty_text_names_no_path(command, arguments):
     assert "names no path" in run.output or "is the name of a folder" in run.output
 
 
-def test_an_empty_size_is_none():
-    with pytest.raises(UsageError, match="is no size"):
-        CliRunner().invoke(export.command, ["x", "-o", "a.pih", "--split", ""], catch_exceptions=False)
+@pytest.mark.parametrize("size", ["", "100kB", "1MB", "4GiB", "-4GB"])
+def test_a_size_that_parts_cannot_have(size):
+    """Told before the bundle is read, with the least that there is."""
+    with pytest.raises(UsageError, match="is no size of parts") as refused:
+        CliRunner().invoke(export.command, ["x", "-o", "a.pih", f"--split={size}"], catch_exceptions=False)
+    assert "2MB or more" in refused.value.fix
 
 
 @pytest.mark.parametrize("mark", ["oci-layout", "pih/bundle.json"])

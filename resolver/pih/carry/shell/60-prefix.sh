@@ -16,10 +16,10 @@ nearest() (
     cd "$path" && pwd -P
 )
 
-# check_prefix DIR: whether it can be one; nothing is made yet
+# check_prefix DIR: whether it can be one; nothing is made yet. What has `=` in it, env would take for a variable.
 check_prefix() {
-    case $(nearest "$1")$1 in *[!A-Za-z0-9/._+,@=-]*)
-        die $USAGE_CODE "the prefix $1 has characters that no unit file could hold" "letters, digits and . _ + , @ = -"
+    case $(nearest "$1")$1 in *[!A-Za-z0-9/._+,@-]*)
+        die $USAGE_CODE "the prefix $1 has characters that no worker could be started from" "letters, digits and . _ + , @ -"
         ;;
     esac
     [ ! -d "$1" ] || [ "$(nearest "$1")" != / ] || die $USAGE_CODE "the root of all folders is no prefix" "for example --prefix /opt/pih"

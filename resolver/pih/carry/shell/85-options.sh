@@ -10,11 +10,11 @@ USAGE="usage: sh $0 VERB [OPTIONS]
   load       [podman|docker|ctr] [--key PEM]...                   hand the image to a container engine
   version                                 what this file carries
 
-Each --key must have signed. The installed copy knows where it is, without --prefix.
+--prefix=DIR is --prefix DIR, and so with all. Each --key must have signed. The installed copy knows where it is, without --prefix.
 Example: sh $0 install --prefix /opt/pih && sh /opt/pih/pih start
 Exit codes: 2 usage, 8 damaged or not signed, 9 this host or its disk."
 
-# takes VERB: its options; `=` stands behind those with a value, + behind a word without dashes
+# takes VERB: its options; `=` stands behind those with a value, brackets around a word without dashes
 takes() {
     case $1 in
     verify) echo "--key= --json" ;;
@@ -22,9 +22,9 @@ takes() {
     upgrade) echo "--prefix= --key= --weights= --keep= --systemd --unit-dir= --other-deployment" ;;
     start) echo "--prefix= --listen= --no-sandbox" ;;
     status) echo "--prefix= --check --json" ;;
-    rollback) echo "--prefix= N+" ;;
+    rollback) echo "--prefix= [N]" ;;
     uninstall) echo "--prefix=" ;;
-    load) echo "ENGINE+ --key=" ;;
+    load) echo "[podman|docker|ctr] --key=" ;;
     help | version) ;;
     *) die $USAGE_CODE "there is no verb $1" "sh $0 help" ;;
     esac
@@ -75,6 +75,10 @@ read_options() {
     while [ $# -gt 0 ]; do
         case $1 in
         --help | -h) VERB=help && return ;;
+        --*=*)
+            case " $taken " in *" ${1%%=*}= "*) ;; *) no_option "$1" ;; esac
+            take_value "${1%%=*}" "${1#*=}"
+            ;;
         -*[!a-z-]*) no_option "$1" ;;
         -*)
             case " $taken " in
@@ -100,7 +104,7 @@ no_option() {
 
 # take_word WORD: at most one, and only of verbs that take one
 take_word() {
-    case $taken:$ARGUMENT in *+*:) ;; *) die $USAGE_CODE "$1 is one word too many" "sh $0 help" ;; esac
+    case $taken:$ARGUMENT in *]*:) ;; *) die $USAGE_CODE "$1 is one word too many" "sh $0 help" ;; esac
     [ -n "$1" ] || die $USAGE_CODE "an empty word names nothing" "leave it out"
     ARGUMENT=$1
 }
