@@ -21,7 +21,9 @@
       ln -s "$weights" "$out/pih/weights/weights.safetensors"
       ln -s "$digests" "$out/pih/weights/weights.digests"
     fi
-    launcher "$out/bin/start" "$out" "-I -B -X utf8 $out/usr/bin/pih-worker"
+    # The loader does not read LD_LIBRARY_PATH by itself here, and a driver's library may lie where only that says.
+    host="\''${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH}"
+    launcher "$out/bin/start" "$out" "-I -B -X utf8 $out/usr/bin/pih-worker" "$host"
   '';
 
   # Hands the image to the host's container engine: podman, or the one that is named.

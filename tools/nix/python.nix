@@ -17,14 +17,16 @@ let
     name: inputs: script:
     derivation (inputs // { inherit name system seed; builder = seed; args = [ "ash" "-euc" (launcher + script) ]; });
 
-  # launcher FILE ROOT ARGUMENTS: an executable that starts the Python below ROOT by its own ld.so.
+  # launcher FILE ROOT ARGUMENTS [LIBRARIES]: an executable that starts the Python below ROOT by its own ld.so.
+  # LIBRARIES: what the shell that starts it adds to where libraries are looked for, after those below ROOT.
   launcher = ''
     launcher() {
       loader=$(echo "$2"/lib/*-linux-gnu/ld-linux-*.so.[12])
       libraries=$(echo "$2"/usr/lib/*-linux-gnu):$(echo "$2"/lib/*-linux-gnu)
       program=$(echo "$2"/usr/bin/python3.[0-9]*)
       mkdir -p "''${1%/*}"
-      printf '#!%s ash\nexec %s --library-path %s %s %s "$@"\n' "$seed" "$loader" "$libraries" "$program" "$3" >"$1"
+      start='#!%s ash\nexec %s --library-path "%s" %s %s "$@"\n'
+      printf "$start" "$seed" "$loader" "$libraries''${4-}" "$program" "$3" >"$1"
       chmod 555 "$1"
     }
   '';

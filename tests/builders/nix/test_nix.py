@@ -1,7 +1,9 @@
 """Bundles built by Nix, in its sandbox: the same image as the embedded builder's, from the same lock."""
 
 import json
+import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -136,6 +138,7 @@ def test_a_template_builds_with_a_file_beside_its_lock(world, image, tmp_path):
     own.mkdir()
     address = f"git+file://{world.tree}"
     world.run("nix", "flake", "init", "--template", address, cwd=own)
+    assert "/result" in (own / ".gitignore").read_text().splitlines()
     flake = (own / "flake.nix").read_text()
     (own / "flake.nix").write_text(flake.replace("flake:pih", address))
     profile = (ROOT / PROFILE).read_text().replace('name = "smollm2-cpu"', 'name = "own"')
@@ -172,6 +175,17 @@ def test_the_worker_starts_without_a_container(world, image, tmp_path):
         process.wait(PATIENCE)
         process.stderr.close()
     assert any("bundle smollm2-cpu" in line for line in said)
+
+
+def test_a_library_that_only_its_environment_names_is_found_after_the_images_own(world, image, tmp_path):
+    (tmp_path / "libc.so.6").write_text("of the host, which must not win")
+    world.run("nix", "run", ".#smollm2-cpu", "--", "--help")
+    start = world.evaluate(".#apps.x86_64-linux.smollm2-cpu.program")
+    environment = world.environment | {"LD_LIBRARY_PATH": str(tmp_path), "LD_DEBUG": "libs"}
+    done = replace(world, environment=environment).run(start, "--help")
+    found = re.findall(r"search path=(\S*pih-worker\S*)", done.stderr)
+    assert any(path.endswith(f":{tmp_path}") for path in found), done.stderr
+    assert not any(path.startswith(f"{tmp_path}") for path in found)
 
 
 def test_the_load_app_pipes_the_image_into_the_engine(world, image, tmp_path):
