@@ -7,6 +7,7 @@ cannot be written, before anything runs; 9 where it cannot run, or not to its en
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import itertools
 import json
 import math
@@ -17,9 +18,6 @@ import time
 import traceback
 from pathlib import Path
 from typing import Any, NoReturn
-
-from pih_backend_cuda.device import open_device
-from pih_backend_cuda.driver import load_driver
 
 from pih_runtime.errors import PihError, WorkerError, described
 from tools.gpu import output
@@ -33,7 +31,7 @@ def main() -> int:
     """Run what there is time for, and print or write the result."""
     parser = argparse.ArgumentParser(prog="check.sh")
     parser.add_argument("--output", type=Path, help="write the result there; without it, print it")
-    parser.add_argument("--tiny", action="store_true", help="measure the tiny model too, and nothing of torch")
+    parser.add_argument("--tiny", action="store_true", help="measure the tiny model instead, and nothing of torch")
     parser.add_argument("--seconds", type=float, default=300.0, help="measure nothing more after so long")
     arguments = parser.parse_args()
     if not 0 <= arguments.seconds < math.inf:
@@ -41,6 +39,7 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):  # of timeout, and of a connection that is lost
         signal.signal(number, _broken_off)
     try:
+        _check_modules()
         with output.opened(arguments.output) as write:
             found, code = _checked(arguments.tiny, arguments.seconds)
             write(json.dumps(found, indent=1) + "\n")
@@ -102,6 +101,14 @@ def _fill(found: dict[str, Any], tiny: bool, end: float) -> None:
         bench.measured(found["benchmark"], TINY if tiny else FULL, sm, end, torch_too=not tiny)
 
 
+def _check_modules() -> None:
+    """Raises WorkerError where Python lacks what the check imports."""
+    for name in ("numpy", "torch"):
+        if importlib.util.find_spec(name) is None:
+            fix = "install it, or set PIH_PYTHON to a Python that has it"
+            raise WorkerError(f"{sys.executable} has no {name}", fix=fix)
+
+
 def _check_torch(*, cuda: bool) -> None:
     """Raises WorkerError before the minutes that a run takes, where torch could not be measured after them."""
     try:
@@ -131,6 +138,9 @@ def _check_cubins(*, tiny: bool) -> None:
 
 def _device(*, tiny: bool) -> dict[str, str]:
     """Name, compute capability and CUDA version of the first device that cubins were carried for."""
+    from pih_backend_cuda.device import open_device  # its package imports numpy
+    from pih_backend_cuda.driver import load_driver
+
     driver, reasons = load_driver(), []
     _check_cubins(tiny=tiny)
     for sm in SMS:

@@ -231,14 +231,29 @@ def test_another_gpu_is_told(carried, software_gpu):
 
 
 @pytest.mark.parametrize("module", ["numpy", "torch"])
-def test_a_python_without_what_is_needed_is_told(carried, tmp_path, module):
-    """A virtual environment has neither; with numpy, torch is what is missing."""
-    python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\ncase "$*" in *{module}*) exit 1;; esac\nexec {sys.executable} "$@"\n')
-    python.chmod(0o755)
-    done = check(carried, "--tiny", PIH_PYTHON=str(python))
+def test_a_python_without_what_is_needed_is_told_after_slips_of_the_command_line(carried, tmp_path, module):
+    (tmp_path / "sitecustomize.py").write_text(f"import sys\nsys.modules[{module!r}] = None\n")
+    for arguments, code, said in (
+        (["--tiny"], 9, f"check.sh: {sys.executable} has no {module}\n  to fix: install it, or set PIH_PYTHON"),
+        (["--help"], 0, "usage: check.sh"),
+        (["--bogus"], 2, "usage: check.sh"),
+        (["--seconds", "-3"], 2, "usage: check.sh"),
+    ):
+        done = check(carried, *arguments, PYTHONPATH=str(tmp_path))
+        assert done.returncode == code, arguments
+        assert (done.stdout or done.stderr).startswith(said), arguments
+
+
+@pytest.mark.parametrize("python", ["/none/python3", "python-that-is-not-there"])
+def test_a_python_that_is_not_there_is_told(carried, python):
+    done = check(carried, "--help", PIH_PYTHON=python)
     assert done.returncode == 9
-    assert f"has no {module}: install it" in done.stderr
+    assert done.stderr == f"check.sh: there is no {python}; set PIH_PYTHON to Python 3.11 or newer\n"
+
+
+def test_help_and_guide_say_the_same_of_the_tiny_model(carried):
+    assert "measure the tiny model instead" in check(carried, "--help").stdout
+    assert "`--tiny` measures the tiny model instead of" in (ROOT / "docs/howto/gpu-check.md").read_text()
 
 
 def test_torchs_decoder_steps_on_the_cpu(monkeypatch):
