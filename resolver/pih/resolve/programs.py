@@ -24,7 +24,7 @@ _STEPS: dict[str, tuple[str, ...]] = {
 }
 _RUNTIME = ("__init__", "errors")
 _RUNTIME_OF_APP = (*_RUNTIME, "canonical")
-_RUNTIME_OF_LOWERING = (*_RUNTIME, "ops", "plan")
+_RUNTIME_OF_LOWERING = (*_RUNTIME, "numbers", "ops", "plan")
 _RUNTIME_OF_DIGESTS = (*_RUNTIME, "digests")
 _RUNTIMES = {"lower": _RUNTIME_OF_LOWERING, "app": _RUNTIME_OF_APP, "digests": _RUNTIME_OF_DIGESTS}
 _PACKAGES = frozenset({"lower"})
