@@ -50,7 +50,7 @@ def lock(
     files = model_files(profile, root, pins, previous.artifacts if previous else (), pin)
     parts = parts_of(solution, profile, catalog, pins, previous, files)
     limits = Limits(**{**unstructure(intent.limits), "spill": spill.bytes_of(profile, root, solution, catalog)})
-    because = because_of(profile, root, explain.reasons(pack_of(solution), solution.served)[0])
+    because = because_of(profile, catalog, explain.reasons(pack_of(solution), solution.served)[0])
 
     def params(chosen: Solution, sizes: Limits, machine: Target) -> dict[str, Any]:
         return plan_params(chosen, files, machine, sizes, intent.weights.format, intent.kernels.fallback_ops)

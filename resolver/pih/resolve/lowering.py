@@ -13,9 +13,10 @@ from typing import Any
 
 import attrs
 
-from pih.catalog import Kernel, Manifest, Report
+from pih.catalog import Catalog, Kernel, Manifest, Report
 from pih.lock import Artifact, Binding, Limits, PlanRef, Target
 from pih.profile import Profile
+from pih.resolve import decoders
 from pih.resolve.model import ModelFile
 from pih.resolve.outcome import Solution
 from pih.structure import structure
@@ -46,18 +47,22 @@ class Lowered:
 
 @attrs.frozen
 class Because:
-    """Why there are these weights and this kernel pack, and the profile's lines by the keys that lowering names."""
+    """Why there are these weights and this kernel pack, and the profile's lines by the keys that lowering names.
+
+    decoders: the model plugins that the profile could name.
+    """
 
     weights: str
     pack: str
     lines: Mapping[str, str]
+    decoders: frozenset[str]
 
 
-def because_of(profile: Profile, root: Path, pack: str) -> Because:
+def because_of(profile: Profile, catalog: Catalog, pack: str) -> Because:
     """What messages say of this profile. pack: why its kernel pack is there."""
     keys = (("limits", "context"), ("limits", "spill"), ("limits", "kv_dtype"), ("device", "count"))
-    lines = {f"{section}.{key}": profile.reason(root, section, key) for section, key in keys}
-    return Because(profile.reason(root, "model", "weights"), pack, lines)
+    lines = {f"{section}.{key}": profile.reason(catalog.root, section, key) for section, key in keys}
+    return Because(profile.reason(catalog.root, "model", "weights"), pack, lines, decoders.names(catalog))
 
 
 def plan_params(
@@ -129,7 +134,9 @@ def lower(
         result = lowered(ranks)
     except (BuildError, ResolutionError) as problem:
         fewer = 0 if problem.where in because.lines else _fewer(ranks, lowered)
-        fix = ", or ".join([*([f"device.count = {fewer}"] if fewer else []), *([problem.fix] if problem.fix else [])])
+        other = "" if problem.where in because.lines else decoders.meant(params, files, folders, because.decoders)
+        cures = (f"device.count = {fewer}" if fewer else "", f'model.plugin = "{other}"' if other else "", problem.fix)
+        fix = ", or ".join(filter(None, cures))
         asked = f",\n  and that is one rank's part, as {because.lines['device.count']}" if fewer else ""
         told = _no_kernel if isinstance(problem, lowering.NoKernelError) else _no_plan
         raise told(problem, because, asked, fix) from problem

@@ -58,7 +58,7 @@ def _other_plan(lock: Lock, profile: Profile, catalog: Catalog, fetch: Fetch, me
     if pack is None:
         return "plugins: none of them has the kernels that the plan is bound to"
     report = next(plugin.report for plugin in catalog.plugins if (plugin.id, plugin.version) == (pack.id, pack.version))
-    because = because_of(profile, catalog.root, pack.reasons[0])
+    because = because_of(profile, catalog, pack.reasons[0])
     read = f"{params['model']}, the lowering or a file of the model is another than when it was locked"
     try:
         now = lowered(params, catalog.root, artifacts, carried, report, fetch, because, memo)

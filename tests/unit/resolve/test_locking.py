@@ -194,6 +194,7 @@ def test_a_model_plugin_that_is_not_there():
 def test_a_model_plugin_for_another_architecture_is_refused():
     message = refusal(SYNTHETIC.replace('plugin = "qwen3"', 'plugin = "llama"'))
     assert "config key model_type is 'qwen3', expected 'llama'" in message
+    assert message.endswith('to fix: model.plugin = "qwen3", or take a checkpoint that this model plugin can run')
 
 
 def test_a_text_plugin_is_no_decoder():
