@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from pih.build.progress import renderer
-from pih.bundle import client, engine, run, unpacked
+from pih.bundle import client, driver, engine, permissions, run, unpacked
 from pih.bundle import layout as layouts
 from pih.bundle.layout import Layout
 from pih.cli import _builders, _path, _workspace
@@ -34,16 +34,20 @@ weights_option = click.option(
 )
 
 
-def image_of(profile_path: Path, weights_path: Path | None, *, offline: bool) -> tuple[_workspace.Deployment, Path]:
+def image_of(
+    profile_path: Path, weights_path: Path | None, *, engine_name: str | None, offline: bool
+) -> tuple[_workspace.Deployment, Path]:
     """The deployment and its built image.
 
-    Refused before it is built where no worker runs it yet, or the weights are not as it delivers them.
+    Refused before it is built where no worker runs it yet, this host has no driver for it, or the weights are not as
+    it delivers them.
     """
     with renderer() as listener:
         found = _workspace.deployment(profile_path, offline=offline, listener=listener)
         if several := not_run_yet(found.lock):
-            fix = "set device.count = 1; to see what two cards take: pih build, pih inspect, pih diff"
+            fix = "set device.count = 1; to see what several devices take: pih build, pih inspect, pih diff"
             raise WorkerError(several, where=found.profile.reason(_workspace.SOURCE_ROOT, "device", "count"), fix=fix)
+        _check_driver(found.lock, engine_name)
         separate = found.lock.weights.delivery == "separate"
         if separate and weights_path is None:
             pack = ["pih", "weights", "pack", "--profile", str(found.profile.path)]
@@ -55,6 +59,14 @@ def image_of(profile_path: Path, weights_path: Path | None, *, offline: bool) ->
             raise UsageError(f"the image of {found.profile.name} has its weights inside", fix="leave --weights out")
         built = _builders.build(found, "embedded", _workspace.IMAGE, offline=offline, jobs=0, listener=listener)
     return found, built.output
+
+
+def _check_driver(lock: Lock, engine_name: str | None) -> None:
+    """Raises WorkerError where the host's driver is not what the lock needs; an engine brings its libraries itself."""
+    families = permissions.asked_of(plugin.permissions for plugin in lock.plugins).families
+    driver.check(families, lock.target.device.driver if lock.target.device else "")
+    if engine_name is None:
+        driver.of_host(families)
 
 
 def not_run_yet(lock: Lock) -> str:

@@ -60,7 +60,7 @@ def command(
     as_json: bool,
 ) -> None:
     """Answer one prompt, streaming; the worker has no network, only a socket in a private folder."""
-    found, image = _worker.image_of(profile_path, weights_path, offline=offline)
+    found, image = _worker.image_of(profile_path, weights_path, engine_name=engine, offline=offline)
     messages = [{"role": "system", "content": system}] if system else []
     messages.append({"role": "user", "content": prompt})
     request: dict[str, Any] = {

@@ -24,7 +24,7 @@ def command(
     profile_path: Path, host: str, port: int | None, engine: str | None, weights_path: Path | None, offline: bool
 ) -> None:
     """Serve the image's API until Ctrl-C or SIGTERM; requests that run then have 8 s to end."""
-    found, image = _worker.image_of(profile_path, weights_path, offline=offline)
+    found, image = _worker.image_of(profile_path, weights_path, engine_name=engine, offline=offline)
     signal.signal(signal.SIGTERM, _interrupt)
     listen = run.Public(host, port or found.lock.service.port)
     _check_free(listen)

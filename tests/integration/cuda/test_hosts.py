@@ -79,6 +79,24 @@ def test_a_host_without_a_driver_is_told_before_a_worker_starts(deployment, tmp_
     assert "to fix: install the device's driver" in run.stderr
 
 
+@pytest.mark.parametrize(
+    ("engine", "code", "said"),
+    [
+        ([], 9, "the bundle runs on nvidia.com/gpu, and this host has no libcuda.so.1"),
+        (["--engine", "podman"], 2, "qwen3-4090d delivers its weights separately"),
+    ],
+)
+def test_what_the_host_lacks_is_told_before_weights_are_asked_for(tmp_path, engine, code, said):
+    """An engine brings the driver's library itself."""
+    (tmp_path / "ldconfig").write_text("#!/bin/sh\n")
+    (tmp_path / "ldconfig").chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PIH_STORE": str(tmp_path / "store")}
+    command = ("run", "--profile", "profiles/qwen3-4090d.toml", "--prompt", "x", *engine)
+    done = pih(*command, environment=environment, check=False)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert said in done.stderr
+
+
 def test_the_image_tells_a_runtime_what_it_uses_of_the_driver(image):
     settings = image.config["config"]["Env"]
     assert "NVIDIA_DRIVER_CAPABILITIES=compute" in settings

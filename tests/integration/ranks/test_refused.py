@@ -11,5 +11,5 @@ def test_several_ranks_are_refused_before_anything_is_fetched_or_built(command, 
     assert (done.returncode, done.stdout) == (9, "")
     told = done.stderr.strip().splitlines()[-2:]
     assert told[0].endswith("device.count = 2: 2 ranks, one for each device: running several is not there yet")
-    assert told[1].startswith("  to fix: set device.count = 1")
+    assert told[1].startswith("  to fix: set device.count = 1; to see what several devices take: pih build")
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size > 1_000_000]
