@@ -120,7 +120,7 @@ class Store:
         raise FetchError(
             "the file was damaged after it entered the store; it is removed",
             where=str(path),
-            fix="run this again; with --offline, bring the file first: pih fetch",
+            fix="run this again where it can be fetched, or bring the file first: pih fetch",
         )
 
     def place(self, kind: Place, key: str) -> Path:

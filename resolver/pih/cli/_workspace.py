@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import attrs
 import click
@@ -23,9 +24,10 @@ from pih.cli import _path, _terminal
 from pih.lock import Artifact, Lock
 from pih.profile import Profile
 from pih.trust import Offers
-from pih_runtime.errors import SealError, UsageError
+from pih_runtime.errors import PihError, SealError, UsageError
 
 SOURCE_ROOT = Path(__file__).resolve().parents[3]
+_OF_A_PROFILE = ("pih lock", "pih fetch")  # what a fix may end with
 IMAGE, WEIGHTS, DIGESTS = "image", "weights", "digests"  # steps of every build graph
 
 Command = TypeVar("Command", bound=Callable[..., object])
@@ -41,13 +43,29 @@ def profile_option(command: Command) -> Command:
         metavar="FILE",
         help="The deployment profile (TOML).",
     )
-    return option(command)
+    return option(_named_in_fixes(command))
 
 
 def profile_choice(what: str) -> Callable[[Command], Command]:
     """`--profile FILE`, in place of something else. what: its help."""
     path = _path.Path(path_type=Path)
-    return click.option("--profile", "profile_path", type=path, metavar="FILE", help=what)
+    option = click.option("--profile", "profile_path", type=path, metavar="FILE", help=what)
+    return lambda command: option(_named_in_fixes(command))
+
+
+def _named_in_fixes(command: Command) -> Command:
+    """What finds a lock or a file wrong knows no profile, and what to type then needs one."""
+
+    @functools.wraps(command)
+    def named(*arguments: object, **given: object) -> object:
+        try:
+            return command(*arguments, **given)
+        except PihError as problem:
+            if given["profile_path"] and problem.fix.endswith(_OF_A_PROFILE):
+                problem.fix += f" --profile {shlex.quote(str(given['profile_path']))}"
+            raise
+
+    return cast("Command", named)
 
 
 def offline_option(command: Command) -> Command:

@@ -6,8 +6,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from pih import catalog, lock, profile, stale
+from pih.cli import build, why
 from pih.inspect import explain
 from pih_runtime.errors import LockError
 from tests.support.program import ROOT
@@ -40,6 +42,17 @@ def test_a_stale_lock_names_the_command(spaced):
     with pytest.raises(LockError) as caught:
         stale.check(lock.read(ROOT / "profiles/smollm2-cpu.lock.json"), profile.load(spaced), known)
     assert shlex.split(caught.value.fix) == ["pih", "lock", "--profile", str(spaced)]
+
+
+@pytest.mark.parametrize(("command", "before"), [(build, []), (why, ["libc6"])])
+def test_a_lock_edited_by_hand_names_the_command(spaced, command, before):
+    text = (ROOT / "profiles/smollm2-cpu.lock.json").read_text()
+    spaced.with_suffix(".lock.json").write_text(text.replace('"port": 8000', '"port": 8001'))
+    arguments = [*before, "--profile", str(spaced)]
+    with pytest.raises(LockError, match=r"service\.port was changed") as caught:
+        CliRunner().invoke(command.command, arguments, standalone_mode=False, catch_exceptions=False)
+    told = caught.value.fix.removeprefix("write the lock again: ")
+    assert shlex.split(told) == ["pih", "lock", "--profile", str(spaced)]
 
 
 def test_explain_tells_the_whole_command(spaced):
