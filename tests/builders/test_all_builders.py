@@ -9,6 +9,7 @@ import pytest
 
 from pih.build.store import measure
 from tests.support.program import PROFILE, ROOT, pih
+from tests.support.rot import rotten
 
 # Stands in for Bazel: it "builds" the folder IMAGE.
 BAZEL = """#!/bin/sh
@@ -135,6 +136,23 @@ def test_a_builder_that_gives_other_bytes_is_named_with_the_first_of_them(image,
     assert done.returncode == 7
     assert done.stdout.splitlines()[1].endswith("DIFFERS")
     assert "oci-layout: bazel gives other bytes" in done.stderr
+    first, told = done.stderr.partition("to fix: ")[2].split(" and ", 1)
+    second, told = told.split(" tell ", 1)
+    verified = [pih(*shlex.split(command)[1:], check=False).returncode for command in (first, second)]
+    assert verified == [0, 8]  # it is the image of the second that somebody changed
+    assert f"pih build --check --profile {PROFILE} names the step that is not pure" in told
+
+
+def test_an_image_that_is_damaged_in_the_store_is_dropped_and_made_again(image, tmp_path):
+    as_before = BAZEL.replace("IMAGE", image["layout"]).replace("cp -r", "cp -rp")
+    environment = surroundings(tmp_path / "bin", bazel=as_before)
+    command = ("build", "--all-builders", "--profile", PROFILE, "--json")
+    _, bazel, _ = json.loads(pih(*command, environment=environment).stdout)
+    rotten(Path(bazel["layout"], "index.json"), at=200)
+    done = pih(*command, environment=environment, check=False)
+    assert done.returncode == 8
+    assert "run this again: the image was damaged in the store" in done.stderr
+    assert pih(*command, environment=environment).returncode == 0
 
 
 def test_a_damaged_file_that_bazel_finds_is_removed_and_said(image, tmp_path):
@@ -148,6 +166,10 @@ def test_a_damaged_file_that_bazel_finds_is_removed_and_said(image, tmp_path):
     done = pih(*command, environment=environment, check=False)
     assert done.returncode == 6
     assert "damaged after it entered the store" in done.stderr
+    assert (
+        f"run this again where it can be fetched, or bring the file first: pih fetch --profile {PROFILE}\n"
+        in done.stderr
+    )
     assert not held.exists()
     environment["PIH_MIRROR"] = f"{pih('store', 'path').stdout.strip()}/sha256"
     done = pih(*command, environment=environment, check=False)

@@ -14,7 +14,7 @@ import attrs
 from pih.build.compare import Difference, first_difference
 from pih.build.progress import Listener, renderer
 from pih.bundle import layout as layouts
-from pih.cli._workspace import IMAGE, SOURCE_ROOT, Deployment, deployment, store
+from pih.cli._workspace import IMAGE, SOURCE_ROOT, Deployment, deployment, own, store
 
 if TYPE_CHECKING:
     from pih.build import check
@@ -33,7 +33,10 @@ class Built(Protocol):
 
 @attrs.frozen
 class Run:
-    """One builder's part in a comparison. skipped: why it was not run; difference: from the first that did build."""
+    """One builder's part in a comparison. skipped: why it was not run; difference: from the first that did build.
+
+    layout: where its image lies, '' without one.
+    """
 
     builder: str
     skipped: str = ""
@@ -41,6 +44,7 @@ class Run:
     digest: str = ""
     seconds: float = 0.0
     ran: int = 0
+    layout: str = ""
     difference: Difference | None = None
 
 
@@ -79,13 +83,15 @@ def compare(found: Deployment, *, target: str, offline: bool, jobs: int, listene
         try:
             result = build(found, name, target, offline=offline, jobs=jobs, listener=listener)
             seconds = time.monotonic() - started
-            digest = layouts.read(result.output).digest
+            with own(result.output):
+                digest = layouts.read(result.output).digest
             difference = first_difference(first, result.output) if first else None
         except Exception as problem:  # noqa: BLE001 - a defect in one builder's part is no reason to hide the others'
             runs.append(Run(name, failed=problem))
             continue
         first = first or result.output
-        runs.append(Run(name, digest=digest, seconds=seconds, ran=len(result.ran), difference=difference))
+        done = Run(name, digest=digest, seconds=seconds, ran=len(result.ran), layout=str(result.output))
+        runs.append(attrs.evolve(done, difference=difference))
     return runs
 
 

@@ -151,7 +151,7 @@ def _compare(profile_path: Path, *, offline: bool, jobs: int, as_json: bool) -> 
             raise BuildError(
                 f"{run.builder} gives other bytes: {run.difference.what}, first at byte {run.difference.offset}",
                 where=run.difference.path,
-                fix="pih build --check names the step that is not pure",
+                fix=_look(next(first for first in runs if first.layout), run, profile_path),
             )
     for run in runs:
         if run.failed:
@@ -160,6 +160,13 @@ def _compare(profile_path: Path, *, offline: bool, jobs: int, as_json: bool) -> 
         raise BuildError(
             "nothing was compared: this host has one builder", fix="install Bazel or Nix, as docs/howto/ describes"
         )
+
+
+def _look(first: _builders.Run, other: _builders.Run, profile_path: Path) -> str:
+    """How to find out why two images differ: bits may have rotted, or a step is not pure."""
+    layouts = " and ".join(f"pih verify {shlex.quote(run.layout)}" for run in (first, other))
+    check = f"pih build --check --profile {shlex.quote(str(profile_path))}"
+    return f"{layouts} tell whether one of the images was damaged; if none was, {check} names the step that is not pure"
 
 
 def _became(run: _builders.Run) -> str:
