@@ -179,12 +179,19 @@ def test_pinned_weights_run_and_a_flipped_bit_is_refused(locked, stocked, tmp_pa
     assert "not pinned" not in ours("weights", "pack", "--profile", profile, "--offline").stdout
     ask = ("run", "--profile", profile, "--offline", "--prompt", "Hi", "--max-tokens", "4", "--weights", output)
     assert ours(*ask).stdout.strip()
+    image = json.loads(ours("build", "--profile", profile, "--offline", "--json").stdout)["layout"]
+    ours("export", image, "-o", tmp_path / "good.pih", "--weights", output)
     data = bytearray(output.read_bytes())
     data[-1] ^= 1
     output.write_bytes(data)
     refused = ours(*ask, check=False)
     assert refused.returncode == (8 if verify == "start" else 9)  # at first use it is a request that fails
     assert f"chunk {(len(data) - 1) // (4 << 20)} of the weights" in refused.stderr
+    export = ("export", image, "-o", tmp_path / "bad.pih", "--weights")
+    for path, words in ((output, "its bytes are not those of"), (tmp_path / "good.pih", "no packed weights")):
+        left = ours(*export, path, check=False)
+        assert (left.returncode, words in left.stderr) == (8, True), left.stderr
+    assert not list(tmp_path.glob("*bad*"))
     Path(packed["digests"]).unlink()
     unknown = ours(*ask, check=False)
     assert unknown.returncode == 8
