@@ -37,9 +37,8 @@ def read(root: Path) -> Bundle:
     path = root / NAME
     try:
         text = path.read_bytes()
-        data = json.loads(
-            text.decode(), parse_int=whole
-        )  # given bytes, json would look for encodings that an image does not have
+        # Given bytes, json would look for encodings that an image does not have.
+        data = json.loads(text.decode(), parse_int=whole)
         if data["schema"] != SCHEMA:
             raise SealError(f"bundle schema {data['schema']} is not {SCHEMA}", where=str(path), fix=_FIX)
         files = {f"/{item['path'].lstrip('/')}": item.get("digest") or f"-> {item['target']}" for item in data["files"]}
