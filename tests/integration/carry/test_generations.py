@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from tests.support.carried import carried, sh
+from tests.support.carried import carried, packed, sh
 
 SHELLS = {"dash": ("dash",), "busybox": ("busybox", "ash"), "bash": ("bash", "--posix")}
 
@@ -99,3 +99,65 @@ def test_what_takes_the_place_of_a_damaged_one_has_its_way_back(made, tmp_path):
     assert numbers(prefix) == ([1, 4], 4)
     sh(prefix / "pih", "rollback")
     assert says(prefix) == "worker of one"
+
+
+def test_what_is_there_is_not_unpacked_again(made, tmp_path, shell):
+    prefix = tmp_path / "pih"
+    gone_back(made, prefix, shell=shell)
+    run = sh(made["two"], "upgrade", "--prefix", prefix, "--keep", "2", shell=shell)
+    assert "nothing is unpacked" in run.stderr
+    assert numbers(prefix) == ([1, 2], 2)
+    assert says(prefix) == "worker of two"
+    sh(prefix / "pih", "status", "--check", shell=shell)
+    sh(prefix / "pih", "rollback", shell=shell)
+    assert says(prefix) == "worker of one"
+
+
+def test_rollback_goes_to_what_ran_before_an_older_one_came_back(made, tmp_path):
+    prefix = tmp_path / "pih"
+    gone_back(made, prefix, "other")
+    sh(made["three"], "upgrade", "--prefix", prefix)
+    run = sh(made["other"], "upgrade", "--prefix", prefix, check=False)
+    assert (run.returncode, "is of tiny, this file is other" in run.stderr) == (2, True), run.stderr
+    sh(made["other"], "upgrade", "--prefix", prefix, "--other-deployment", "--keep", "2")
+    assert numbers(prefix) == ([2, 3], 2)
+    sh(prefix / "pih", "rollback")
+    assert says(prefix) == "worker of three"
+
+
+def test_what_is_there_and_damaged_is_installed_anew(made, tmp_path):
+    prefix = tmp_path / "pih"
+    gone_back(made, prefix)
+    (prefix / "generations/2/root/pih/lock.json").write_text("{}")
+    assert "is installed anew" in sh(made["two"], "upgrade", "--prefix", prefix).stderr
+    assert numbers(prefix) == ([1, 3], 3)
+    sh(prefix / "pih", "rollback")
+    assert says(prefix) == "worker of one"
+
+
+def test_a_damaged_file_brings_nothing_back(made, tmp_path):
+    prefix = tmp_path / "pih"
+    gone_back(made, prefix)
+    data = bytearray(made["two"].read_bytes())
+    data[-2000] ^= 1
+    (tmp_path / "two.pih").write_bytes(data)
+    assert sh(tmp_path / "two.pih", "upgrade", "--prefix", prefix, check=False).returncode == 8
+    assert numbers(prefix) == ([1, 2], 1)
+
+
+def test_the_same_image_with_other_weights_is_another_generation(tmp_path):
+    """They lie beside the image, in a file of their own or in the carried one."""
+    given = [tmp_path / name for name in ("a.safetensors", "b.safetensors")]
+    for path in given:
+        packed(path, path.name[:1].encode() * 6000)
+    apart = {"delivery": "separate", "weights": b""}
+    file = carried(tmp_path / "without", "apart", **apart)
+    prefix = tmp_path / "pih"
+    sh(file, "install", "--prefix", prefix, "--weights", given[0])
+    run = sh(file, "install", "--prefix", prefix, "--weights", given[1], check=False)
+    assert (run.returncode, "has tiny already" in run.stderr) == (2, True), run.stderr
+    sh(file, "upgrade", "--prefix", prefix, "--weights", given[1])
+    assert numbers(prefix) == ([1, 2], 2)
+    sh(carried(tmp_path / "with", "apart", apart=given[0], **apart), "upgrade", "--prefix", prefix)
+    assert numbers(prefix) == ([1, 2], 1)
+    assert "nothing to do" in sh(file, "install", "--prefix", prefix, "--weights", given[0]).stderr

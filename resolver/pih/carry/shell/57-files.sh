@@ -64,9 +64,14 @@ record() {
     [ -z "$wrong" ] || die $SEAL "the image has files that its bundle.json does not list: $wrong" "build the bundle again"
 }
 
+# carried_weights: those that this file has beside the image, in lines of sha256sum
+carried_weights() {
+    members weights | awk '{ print $2 "  " $9 }'
+}
+
 # list_rest ROOT LIST: the rest, which no bundle lists; weights of this file were read as they were written
 list_rest() (
     cd "$1"
-    members weights | awk '{ print $2 "  " $9 }' >>"$2"
+    carried_weights >>"$2"
     unlisted . "$2" | while read -r name; do sha256sum "$name"; done >>"$2"
 )

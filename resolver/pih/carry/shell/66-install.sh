@@ -48,7 +48,7 @@ replace_damaged() {
     done
 }
 
-# next_generation BEFORE: unpacks the image beside, brings it to the disk, gives it its name, and then the link
+# next_generation BEFORE: unpacks the image beside, brings it to the disk, and gives it its name
 next_generation() {
     check_room "$PREFIX"
     number=$(($(generations | tail -n 1) + 1))
@@ -68,11 +68,16 @@ next_generation() {
     flush
     mv "$partial" "${partial%.partial}"
     flush
-    switch "$number"
+    put_in_place "$number"
+}
+
+# put_in_place N: it is whole, and becomes the current one
+put_in_place() {
+    switch "$1"
     entry
-    say "installed  $NAME $VERSION as generation $number in $PREFIX"
+    say "installed  $NAME $VERSION as generation $1 in $PREFIX"
     say "vouched    $(vouched)"
-    replace_damaged "$number"
+    replace_damaged "$1"
     prune "$KEEP"
     write_unit
     say "start      sh $PREFIX/pih start"
@@ -88,15 +93,50 @@ vouched() {
     fi
 }
 
-# renew N: the image of this file is generation N already, and stays so if both are whole
-renew() {
+# same_weights N: whether it has those that come with this file or beside it
+same_weights() {
+    {
+        carried_weights
+        [ -z "$WEIGHTS" ] || echo "$(digest <"$WEIGHTS")  $WEIGHTS_PATH"
+    } | awk 'NR == FNR { known[$0] = 1; next } !($0 in known) { exit 1 }' "$PREFIX/generations/$1/files" -
+}
+
+# there: the generation that is what would be installed, damaged or not: the current one, else the newest
+there() {
+    { echo "$now" && generations | sort -rn; } | while read -r number; do
+        facts "$number"
+        [ "$its_image" = "$IMAGE" ] || continue
+        if [ -n "$(unlike "$PREFIX/generations/$number" 2>/dev/null)" ] || same_weights "$number"; then
+            echo "$number"
+            break
+        fi
+    done
+}
+
+# bring N: what this file holds becomes the current generation; N is what it is already, or nothing
+bring() {
+    if [ -z "$1" ]; then
+        next_generation "$now"
+        return
+    fi
     check_members layer file weights
     damage=$(wrong "$1")
     if [ -n "$damage" ]; then
         say "repair   generation $1 is not what was installed ($damage): it is installed anew"
-        next_generation "$(before "$1")"
-        return
+        next_generation "$(if [ "$1" = "$now" ]; then before "$now"; else echo "$now"; fi)"
+    elif [ "$1" = "$now" ]; then
+        renew "$1"
+    else
+        say "whole    generation $1 is this image: nothing is unpacked"
+        write_about "$PREFIX/generations/$1" "$([ -n "$SIGNERS" ] && echo yes || about "$1" signed)" \
+            "$(about "$1" installed)" "$now"
+        flush
+        put_in_place "$1"
     fi
+}
+
+# renew N: the current generation, which is whole, stays so
+renew() {
     entry
     if [ -n "$SIGNERS" ] && [ "$(about "$1" signed)" != yes ]; then
         write_about "$PREFIX/generations/$1" yes "$(about "$1" installed)" "$(about "$1" before)"
@@ -123,13 +163,10 @@ verb_install() {
     check_file
     [ -L "$PREFIX/current" ] || check_room "$PREFIX"
     begin_change
-    if [ "$its_image" = "$IMAGE" ]; then
-        renew "$now"
-    elif [ -n "$its_name" ]; then
+    same=$(there)
+    [ -z "$its_name" ] || [ "$same" = "$now" ] ||
         die $USAGE_CODE "$PREFIX has $its_name already" "upgrade, or another --prefix"
-    else
-        next_generation "$now"
-    fi
+    bring "$same"
 }
 
 verb_upgrade() {
@@ -139,9 +176,8 @@ verb_upgrade() {
     check_file
     begin_change
     [ -n "$now" ] || die $USAGE_CODE "nothing is installed in $PREFIX" "install"
-    case $its_image:$its_name:$OTHER in
-    "$IMAGE":*) renew "$now" ;;
-    *:"$NAME":* | *::* | *:yes) next_generation "$now" ;;
+    case $its_name:$OTHER in
+    "$NAME":* | :* | *:yes) bring "$(there)" ;;
     *) die $USAGE_CODE "$PREFIX is of $its_name, this file is $NAME" "another --prefix, or --other-deployment" ;;
     esac
 }
