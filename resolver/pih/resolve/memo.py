@@ -1,6 +1,7 @@
 """Remembers what lowering gave, and the like, by all that went in, so that `pih lock` on an unchanged tree is quick.
 
-Only a shortcut: an entry that is missing, or does not read, is made again. The key covers the code that lowers.
+Only a shortcut: an entry that is missing, does not read or cannot be kept is made again. The key covers the code that
+lowers.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -43,7 +45,8 @@ def remembered(
         return structure(json_of(path.read_bytes()), kind)
     except (OSError, ValueError, StructureError):
         made = make()
-        _keep(path, json.dumps(unstructure(made)))
+        with suppress(OSError):  # a folder that cannot be written: it is made again the next time
+            _keep(path, json.dumps(unstructure(made)))
         return made
 
 

@@ -41,6 +41,13 @@ def test_the_same_inputs_are_lowered_once(tree, tmp_path, lowered):
     assert len(lowered) == 2
 
 
+def test_a_folder_that_keeps_nothing_is_done_without(tree, tmp_path, lowered):
+    """As of a store on a file system that is read alone."""
+    (tmp_path / "lowered").touch()
+    assert resolved(tree, tmp_path / "lowered") == resolved(tree, None)
+    assert len(lowered) == 2
+
+
 @pytest.mark.parametrize(
     ("file", "old", "new"),
     [
