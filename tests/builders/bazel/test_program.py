@@ -19,21 +19,24 @@ touch "$1/bazel"
 """
 
 
-def test_of_two_who_need_it_at_once_one_fetches_it(tmp_path, monkeypatch):
-    fetcher = tmp_path / "fetcher"
-    fetcher.write_text(FETCHER)
-    fetcher.chmod(0o755)
-    monkeypatch.setattr(world, "GET_BAZEL7", fetcher)
+@pytest.fixture
+def fetcher(tmp_path, monkeypatch):
+    """Stands for get-bazel7."""
+    program = tmp_path / "fetcher"
+    program.write_text(FETCHER)
+    program.chmod(0o755)
+    monkeypatch.setattr(world, "GET_BAZEL7", program)
+
+
+@pytest.mark.usefixtures("fetcher")
+def test_of_two_who_need_it_at_once_one_fetches_it(tmp_path):
     with ThreadPoolExecutor(2) as both:
         assert len({*both.map(lambda _: world.program(7, tmp_path), range(2))}) == 1
     assert (tmp_path / "bazel-7.log").read_text() == "fetched\n"
 
 
-def test_what_a_killed_fetch_left_is_fetched_anew(tmp_path, monkeypatch):
-    fetcher = tmp_path / "fetcher"
-    fetcher.write_text(FETCHER)
-    fetcher.chmod(0o755)
-    monkeypatch.setattr(world, "GET_BAZEL7", fetcher)
+@pytest.mark.usefixtures("fetcher")
+def test_what_a_killed_fetch_left_is_fetched_anew(tmp_path):
     (tmp_path / "bazel-7/usr").mkdir(parents=True)
     assert world.program(7, tmp_path).exists()
 

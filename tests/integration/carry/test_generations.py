@@ -7,22 +7,12 @@ import pytest
 
 from tests.support.carried import carried, packed, sh
 
-SHELLS = {"dash": ("dash",), "busybox": ("busybox", "ash"), "bash": ("bash", "--posix")}
-
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("made")
     files = {text: carried(folder, text) for text in ("one", "two", "three", "four")}
     return files | {"other": carried(folder, "other", name="other")}
-
-
-@pytest.fixture(params=SHELLS)
-def shell(request):
-    command = SHELLS[request.param]
-    if not shutil.which(command[0]):
-        pytest.skip(f"{command[0]} is not installed")
-    return command
 
 
 def gone_back(made, prefix, second="two", shell=("sh",)):

@@ -13,21 +13,11 @@ import pytest
 from pih_runtime.errors import SealError
 from tests.support.carried import SHELL, carried, sh
 
-SHELLS = {"dash": ("dash",), "busybox": ("busybox", "ash"), "bash": ("bash", "--posix")}
-
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("made")
     return {text: carried(folder, text) for text in ("one", "two", "three", "four")}
-
-
-@pytest.fixture(params=SHELLS)
-def shell(request):
-    command = SHELLS[request.param]
-    if not shutil.which(command[0]):
-        pytest.skip(f"{command[0]} is not installed")
-    return command
 
 
 @pytest.fixture
