@@ -92,6 +92,7 @@ def build(
         options = [
             *cache_options(cache),
             *_LINKS,
+            *sandbox_options(source_root),
             f"--execution_log_json_file={log}",
             *([f"--jobs={jobs}"] if jobs else []),
         ]
@@ -164,6 +165,13 @@ def startup_options(store: Store, workspace: str) -> list[str]:
 def cache_options(cache: Path) -> list[str]:
     """Options of `bazel build`: take files from the cache, by links."""
     return [f"--repository_cache={cache}", "--experimental_repository_cache_hardlinks"]
+
+
+def sandbox_options(source_root: Path) -> list[str]:
+    """Options of `bazel build`: the sandbox of Bazel 7 has a /tmp of its own, without a checkout that lies there."""
+    place = str(source_root.resolve()).replace(":", "\\:")  # a colon ends the first path of a pair
+    hidden = place.startswith("/tmp/")  # noqa: S108 - asked of, not written to
+    return [f"--sandbox_add_mount_pair={place}"] if hidden else []
 
 
 def write_workspace(workspace: Path, name: str, lock_path: Path, source_root: Path) -> None:

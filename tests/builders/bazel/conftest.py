@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -59,6 +60,14 @@ def fetched():
     return Path(pih("store", "path").stdout.strip())
 
 
+@pytest.fixture
+def store_apart(fetched):
+    """A store of the same artifacts that does not lie in /tmp, where the tree does: /tmp is what sandboxes hide."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        (Path(folder) / "sha256").symlink_to(fetched / "sha256")
+        yield Path(folder)
+
+
 @pytest.fixture(scope="session")
 def embedded(tree, fetched):
     """Layouts that the embedded builder gives for the same tree, by profile."""
@@ -75,8 +84,8 @@ def _bazel(version, request, tmp_path_factory):
     tree, network, fetched = map(request.getfixturevalue, ("tree", "network", "fetched"))
     folder = tmp_path_factory.mktemp(f"bazel{version}")
     environment = {"PIH_STORE": str(fetched), **poison.environment(folder / "poison")}
-    # a newer Bazel's sandbox has a /tmp of its own, where the Python of a tree that lies there is not found
-    of_tests = ("--noincompatible_sandbox_hermetic_tmp",) if version > 4 and tree.is_relative_to("/tmp") else ()
+    # a newer Bazel's sandbox has a /tmp of its own: the tree's environment lies in this checkout
+    of_tests = (f"--sandbox_add_mount_pair={ROOT}",) if ROOT.is_relative_to("/tmp") else ()
     return world.bazel(program, folder / "out", tree, network, environment, of_tests)
 
 

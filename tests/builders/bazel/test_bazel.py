@@ -215,14 +215,14 @@ def test_a_damaged_artifact_fails_before_anything_is_built(bazel4, fetched, tree
 
 
 @pytest.mark.parametrize("version", [4, pytest.param(7, marks=pytest.mark.where_possible)])
-def test_a_workspace_of_its_own_made_from_the_template(version, request, tree, fetched, embedded, tmp_path):
+def test_a_workspace_of_its_own_made_from_the_template(version, request, tree, store_apart, embedded, tmp_path):
     """What `pih build --builder bazel` does, whatever the user's own .bazelrc says of outputs and links."""
     bazel = request.getfixturevalue(f"bazel{version}")
     path = f"{bazel.installed(tmp_path / 'bin')}:{os.environ['PATH']}"
     (tmp_path / ".bazelrc").write_text("build -c opt --symlink_prefix=/ --experimental_convenience_symlinks=ignore\n")
-    own = {"PATH": path, "HOME": str(tmp_path), "PIH_STORE": str(fetched)}
+    own = {"PATH": path, "HOME": str(tmp_path), "PIH_STORE": str(store_apart)}
     name = outer.name(Path(SYNTHETIC).stem, (tree / SYNTHETIC).with_suffix(".lock.json"), tree)
-    outputs = fetched / "bazel/outputs" / name
+    outputs = store_apart / "bazel/outputs" / name
     try:
         done = pih_of(tree, "build", "--offline", "--builder", "bazel", "--profile", SYNTHETIC, "--json", **own)
         assert (outputs / "execroot").is_dir()

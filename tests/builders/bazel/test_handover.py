@@ -37,7 +37,7 @@ def test_what_to_run_is_said_where_tests_lack_their_environment(bazel4, tree, tm
     (tree / ".venv-dev").unlink()
     try:
         venv.create(tree / ".venv", symlinks=True)
-        done = bazel4.run("test", "//tests:unit_lock", check=False)
+        done = bazel4.run("test", "--nocache_test_results", "//tests:unit_lock", check=False)
     finally:
         shutil.rmtree(tree / ".venv")
         (tree / ".venv-dev").symlink_to(kept)

@@ -58,6 +58,13 @@ def test_the_cache_follows_a_store_whose_file_another_builder_shares(shelf, tmp_
     assert (cache / "content_addressable/sha256" / digest / "file").samefile(shelf.path(digest))
 
 
+def test_a_checkout_in_tmp_is_shown_to_the_sandbox(tmp_path):
+    """That of Bazel 7 has a /tmp of its own, and a module's files are links into the checkout."""
+    (tmp_path / "link").symlink_to("/tmp/my:work/pih")
+    assert bazel.sandbox_options(tmp_path / "link") == [r"--sandbox_add_mount_pair=/tmp/my\:work/pih"]
+    assert bazel.sandbox_options(Path("/home/me/pih")) == bazel.sandbox_options(Path("/tmpfiles/pih")) == []
+
+
 def test_where_no_link_can_be_the_cache_holds_a_copy(shelf, tmp_path, monkeypatch):
     def refuse(*_paths):
         raise PermissionError
