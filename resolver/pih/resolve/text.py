@@ -29,19 +29,23 @@ _PLUGIN = "model/text"
 _TEMPLATE = f"plugins/{_PLUGIN}/pih_model_text/template.py"  # the worker's own: nothing here knows what it takes
 _ENGINE = ("jinja2", "markupsafe")  # the wheels that it imports
 _SECONDS = 30  # to compile a template, which a worker would wait for at each start
+_MEBIBYTES = 1024  # of addresses to compile it: constants are folded, and `'x' * 10**10` is one
 # A process of its own, for the bundle's wheels are not the build host's. Says why the template on stdin is refused.
 # Its own time is limited too, should nobody be left to end it.
 _PARSE = """
 import resource, sys
-seconds = int(sys.argv[1])
+seconds, mebibytes = map(int, sys.argv[1:3])
 resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-sys.path[:0] = sys.argv[2:]
+resource.setrlimit(resource.RLIMIT_AS, (mebibytes << 20, mebibytes << 20))
+sys.path[:0] = sys.argv[3:]
 from pih_runtime.errors import WorkerError
 from template import ChatTemplate
 try:
     ChatTemplate(sys.stdin.buffer.read().decode(), {})
 except WorkerError as problem:
     print(problem.what)
+except MemoryError:
+    print(f"a chat template that is not compiled within {mebibytes} MiB of memory")
 """
 
 
@@ -94,7 +98,7 @@ def _parse(template: bytes, wheels: list[Path], root: Path, roles: Mapping[str, 
     from pih_steps.lower.files import described
 
     path = [*wheels, (root / _TEMPLATE).parent, root / "runtime"]
-    command = [sys.executable, "-I", "-B", "-c", _PARSE, str(_SECONDS), *map(str, path)]
+    command = [sys.executable, "-I", "-B", "-c", _PARSE, str(_SECONDS), str(_MEBIBYTES), *map(str, path)]
     try:
         # A Python that cannot import the wheels says nothing of the template.
         done = subprocess.run(command, input=template, capture_output=True, check=False, timeout=_SECONDS)

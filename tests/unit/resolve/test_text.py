@@ -130,6 +130,7 @@ def test_settings_that_no_model_has(check, tree, settings, words, role, file):
         (b"{% for m in messages %}", "not a chat template: Unexpected end of template"),
         (b"{{ a | nonsense }}", "not a chat template: No filter named 'nonsense'"),
         (b"\xff", "not UTF-8"),
+        (b"{{ 'x' * 10**9 }}", "a chat template that is not compiled within 1024 MiB of memory"),
     ],
 )
 def test_what_is_no_chat_template(check, tree, template, words):
@@ -167,6 +168,6 @@ def test_the_same_files_are_judged_once(check, tree, tmp_path):
 def test_a_template_without_an_end_ends_by_itself():
     """Whoever asked for it may be gone."""
     path = [ROOT / "plugins/model/text/pih_model_text", ROOT / "runtime"]
-    command = [sys.executable, "-I", "-B", "-c", text._PARSE, "1", *map(str, path)]
+    command = [sys.executable, "-I", "-B", "-c", text._PARSE, "1", "1024", *map(str, path)]
     done = subprocess.run(command, input=b"{{ 9**(9**9) }}", check=False)
     assert done.returncode == -signal.SIGXCPU
