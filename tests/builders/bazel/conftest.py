@@ -84,8 +84,9 @@ def _bazel(version, request, tmp_path_factory):
     tree, network, fetched = map(request.getfixturevalue, ("tree", "network", "fetched"))
     folder = tmp_path_factory.mktemp(f"bazel{version}")
     environment = {"PIH_STORE": str(fetched), **poison.environment(folder / "poison")}
-    # a newer Bazel's sandbox has a /tmp of its own: the tree's environment lies in this checkout
-    of_tests = (f"--sandbox_add_mount_pair={ROOT}",) if ROOT.is_relative_to("/tmp") else ()
+    # A newer Bazel's sandbox has a /tmp of its own, and in it, read-only, the folder of /tmp that the tree lies in:
+    # pytest's, where the tests inside want to write.
+    of_tests = ("--noincompatible_sandbox_hermetic_tmp",) if version > 4 and tree.is_relative_to("/tmp") else ()
     return world.bazel(program, folder / "out", tree, network, environment, of_tests)
 
 

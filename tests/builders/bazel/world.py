@@ -93,7 +93,7 @@ class Bazel:
             text=True,
             check=False,
         )
-        assert not check or done.returncode == 0, done.stderr
+        assert not check or done.returncode == 0, done.stdout + done.stderr  # what failed tests said is on stdout
         return done
 
     def test(self, *targets, check=True):
