@@ -7,6 +7,7 @@ import pytest
 HERE = Path(__file__).parent
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the marks in the same hook
 def pytest_collection_modifyitems(items):
     for item in items:
         part = item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else str(item.path)
