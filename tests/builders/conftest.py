@@ -1,14 +1,18 @@
-"""What a tool has built is built once: all tests of one tool run in one process."""
+"""What a tool has built is built once: the tests of one tool run in one process, in whatever file they are."""
 
 from pathlib import Path
 
-import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 HERE = Path(__file__).parent
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the marks in the same hook
-def pytest_collection_modifyitems(items):
-    for item in items:
-        part = item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(part))
+class ByTool(LoadScopeScheduling):
+    """The scope of a test is the folder below this one, or the file."""
+
+    def _split_scope(self, nodeid):
+        return (self.config.rootpath / nodeid.partition("::")[0]).relative_to(HERE).parts[0]
+
+
+def pytest_xdist_make_scheduler(config, log):
+    return ByTool(config, log)
