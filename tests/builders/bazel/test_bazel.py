@@ -222,13 +222,9 @@ def test_a_workspace_of_its_own_made_from_the_template(version, request, tree, s
     (tmp_path / ".bazelrc").write_text("build -c opt --symlink_prefix=/ --experimental_convenience_symlinks=ignore\n")
     own = {"PATH": path, "HOME": str(tmp_path), "PIH_STORE": str(store_apart)}
     name = outer.name(Path(SYNTHETIC).stem, (tree / SYNTHETIC).with_suffix(".lock.json"), tree)
-    outputs = store_apart / "bazel/outputs" / name
-    try:
+    with world.servers_end(bazel, store_apart):
         done = pih_of(tree, "build", "--offline", "--builder", "bazel", "--profile", SYNTHETIC, "--json", **own)
-        assert (outputs / "execroot").is_dir()
-    finally:
-        bazel.run(f"--output_base={outputs}", "shutdown", check=False)
-        world.remove(outputs)
+        assert (store_apart / "bazel/outputs" / name / "execroot").is_dir()
     answer = json.loads(done.stdout)
     assert "kernels" in answer["steps_run"]
     assert world.files(Path(answer["layout"])) == world.files(embedded[SYNTHETIC])

@@ -133,6 +133,17 @@ def bazel(*arguments, **more):
 
 
 @contextmanager
+def servers_end(made, store):
+    """What `pih build --builder bazel` leaves running for a store ends with the block, and its outputs go away."""
+    try:
+        yield
+    finally:
+        for outputs in (store / "bazel/outputs").glob("*"):
+            made.run(f"--output_base={outputs}", "shutdown", check=False)
+            remove(outputs)
+
+
+@contextmanager
 def elsewhere(made, folder, **changes):
     """The same Bazel on a second machine: nothing of what the first has made is there."""
     changes = {"program": made.program, "tree": made.tree, "prefix": made.prefix, **changes}
