@@ -11,7 +11,8 @@ class ByTool(LoadScopeScheduling):
     """The scope of a test is the folder below this one, or the file."""
 
     def _split_scope(self, nodeid):
-        return (self.config.rootpath / nodeid.partition("::")[0]).relative_to(HERE).parts[0]
+        path = self.config.rootpath / nodeid.partition("::")[0]
+        return path.relative_to(HERE).parts[0] if path.is_relative_to(HERE) else str(path)
 
 
 def pytest_xdist_make_scheduler(config, log):

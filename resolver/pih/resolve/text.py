@@ -29,7 +29,7 @@ _PLUGIN = "model/text"
 _TEMPLATE = f"plugins/{_PLUGIN}/pih_model_text/template.py"  # the worker's own: nothing here knows what it takes
 _ENGINE = ("jinja2", "markupsafe")  # the wheels that it imports
 _SECONDS = 30  # to compile a template, which a worker would wait for at each start
-_MEBIBYTES = 1024  # of addresses to compile it: constants are folded, and `'x' * 10**10` is one
+_MEBIBYTES = 1024  # of addresses to compile it: constants are folded, and `'x' * 10**9` is one
 # A process of its own, for the bundle's wheels are not the build host's. Says why the template on stdin is refused.
 # Its own time is limited too, should nobody be left to end it.
 _PARSE = """
